@@ -1,0 +1,53 @@
+// Package alerting takes incidents to people: what is said, to whom, and a
+// durable outbox that says it exactly as often as needed. It delivers incidents
+// as the engine made them and does not regroup.
+package alerting
+
+import (
+	"context"
+	"time"
+
+	"gpuvigil/detect"
+	"gpuvigil/rules"
+)
+
+// Message is one thing to tell one receiver: an incident as it is now.
+type Message struct {
+	Incident detect.Incident
+	Rule     *rules.Rule
+	Node     string
+	Links    []Link
+}
+
+// Link is a place to go on from a message.
+type Link struct{ Title, URL string }
+
+// Notifier delivers messages to one receiver: a channel, a webhook.
+type Notifier interface {
+	// Notify delivers m. ref is what Notify returned when it first delivered the
+	// same incident, or empty; a notifier that can edit does so. The error is a
+	// *Refusal when trying again makes no sense, a *Wait when the receiver asked
+	// for a pause, and anything else when it may succeed later. No error holds a
+	// secret.
+	Notify(ctx context.Context, m Message, ref string) (newRef string, err error)
+}
+
+// Refusal is an error that trying again cannot mend.
+type Refusal struct {
+	Reason string // a short closed word: invalid_auth, channel_not_found …
+	Hint   string // what to do
+}
+
+// Error says what was refused and what to do.
+func (r *Refusal) Error() string {
+	if r.Hint == "" {
+		return "refused: " + r.Reason
+	}
+	return "refused: " + r.Reason + ": " + r.Hint
+}
+
+// Wait is a receiver's wish to be left alone for a while.
+type Wait struct{ For time.Duration }
+
+// Error says how long.
+func (w *Wait) Error() string { return "rate limited: try again in " + w.For.String() }

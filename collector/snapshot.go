@@ -1,0 +1,258 @@
+// Package collector holds what was seen: the Snapshot of one node at one
+// instant, the Source interface that parts of it come from, and the sampler that
+// composes and publishes it.
+//
+// A source never knows a detector, and nothing here knows Prometheus.
+package collector
+
+import (
+	"math"
+	"time"
+
+	"gpuvigil/internal/metric"
+)
+
+// Snapshot is the state of one node at one instant. It is immutable once it has
+// been published: whoever wants to change it makes another.
+type Snapshot struct {
+	Time      time.Time // when it was composed; detectors know no other clock
+	Boot      time.Time // when the node booted; zero if unknown
+	Simulated bool      // the numbers come from a simulator or a recording of one
+
+	Node      Node
+	GPUs      []GPU         // in the order of their index
+	Instances []Instance    // MIG instances, by GPU index, then GI, then CI
+	Processes []Process     // one for each (process, GPU), by GPU index, then pid
+	Endpoints []Endpoint    // inference servers, by URL
+	Events    []Event       // what happened since the snapshot before, in order of time
+	Sources   []SourceState // in the order of the configuration
+}
+
+// Node is the machine.
+type Node struct {
+	Name     string
+	Versions []Version // sorted by component
+	Readings
+}
+
+// Version is one component's version on the node.
+type Version struct {
+	Component string // one of metric.VersionParts, or a component of a later release
+	Value     string
+}
+
+// GPU is one whole GPU.
+type GPU struct {
+	Index        int    // at first sight of the uuid, kept until the node reboots
+	UUID         string // the only thing to join on
+	Model        string
+	PCIBusID     string // as NVML writes it: 00000000:3B:00.0
+	Serial       string
+	VBIOS        string
+	Architecture string
+	Present      bool    // the driver answers for it
+	Hung         bool    // a driver call on it has not returned within its limit
+	MIG          bool    // MIG mode is on
+	Owners       []Owner // who was given it or uses it, most memory first; empty if unknown
+
+	Unsupported []*metric.Def          // what this GPU or driver cannot tell
+	Dropped     map[*metric.Def]uint64 // implausible values that were dropped
+	Xids        []XidCount             // by code
+	Readings
+}
+
+// Instance is one MIG instance. UUID is its GPU's.
+type Instance struct {
+	GPU     int
+	UUID    string
+	MIGUUID string
+	GI, CI  int
+	Profile string // 1g.10gb
+	Owners  []Owner
+	Readings
+}
+
+// Process is one process on one GPU. Name is untrusted: it is what the process
+// calls itself.
+type Process struct {
+	PID   int
+	Start uint64 // clock ticks after boot, so that a reused pid is another process
+	Name  string
+	UID   int // -1 if unknown
+	GPU   int
+	UUID  string
+	MIG   string // "GI/CI" on a MIG instance, else empty
+	Owner Owner
+	Readings
+}
+
+// Endpoint is an inference server.
+type Endpoint struct {
+	URL    string // without user info and query
+	Engine string
+	Model  string
+	GPUs   []string // uuids that it runs on, if known
+	Readings
+}
+
+// Owner is who holds or uses a GPU. The zero Owner is "unattributed".
+type Owner struct {
+	Kind string // pod, job, container, service, user; empty: unattributed
+	ID   string // namespace/name, slurm/4711, user id …
+	Team string
+}
+
+// String returns kind:id, or "unattributed".
+func (o Owner) String() string {
+	if o.Kind == "" {
+		return "unattributed"
+	}
+	return o.Kind + ":" + o.ID
+}
+
+// XidCount is how often an Xid code has fallen on a GPU since the agent started.
+type XidCount struct {
+	Code  int
+	Count uint64
+	Last  time.Time
+}
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events.
+const (
+	XidEvent     EventKind = "xid"           // Code, UUID
+	VersionEvent EventKind = "version"       // Component, From, To
+	GPUAppeared  EventKind = "gpu_appeared"  // UUID
+	GPUGone      EventKind = "gpu_gone"      // UUID
+	ChildRestart EventKind = "child_restart" // Text: the reason
+	ClocksEvent  EventKind = "clocks"        // Text: the reason
+	OwnerEvent   EventKind = "owner"         // UUID, From, To
+)
+
+// Event is something that happened at one instant. Each is in exactly one
+// snapshot.
+type Event struct {
+	Time      time.Time
+	Kind      EventKind
+	UUID      string // the GPU, if it is about one
+	Code      int
+	Component string
+	From, To  string
+	Text      string // untrusted
+}
+
+// SourceState is how well one source looks.
+type SourceState struct {
+	Name     string
+	Interval time.Duration
+	Duration time.Duration // of the last sample
+	Last     time.Time     // of the last good sample; zero if there was none
+	Samples  uint64
+	Errors   uint64
+	Err      string // of the last sample, empty if it was good
+	Expected bool   // readiness waits for it
+}
+
+// Fresh reports whether the source's last sample is good and not older than
+// three of its intervals at the given time.
+func (s SourceState) Fresh(now time.Time) bool {
+	return s.Err == "" && !s.Last.IsZero() && now.Sub(s.Last) <= 3*s.Interval
+}
+
+// Readings is an entity's vector of numbers, indexed by the catalogue, with the
+// time at which each tier was sampled. The zero Readings has none.
+type Readings struct {
+	values []float64
+	at     [metric.Tiers]time.Time
+}
+
+// NewReadings returns an empty vector for the entity.
+func NewReadings(e metric.Entity) Readings {
+	v := make([]float64, metric.VectorLen(e))
+	for i := range v {
+		v[i] = math.NaN()
+	}
+	return Readings{values: v}
+}
+
+// Value returns the reading, in the unit of its name, or NaN if it was not
+// reported. For a row with a dimension it is the first value's.
+func (r Readings) Value(d *metric.Def) float64 { return r.ValueAt(d, 0) }
+
+// ValueAt returns the reading for the i-th value of the row's dimension, or NaN.
+func (r Readings) ValueAt(d *metric.Def, i int) float64 {
+	if c := d.Col() + i; c < len(r.values) && i < d.Width() {
+		return r.values[c]
+	}
+	return math.NaN()
+}
+
+// Has reports whether the row was reported.
+func (r Readings) Has(d *metric.Def) bool { return !math.IsNaN(r.Value(d)) }
+
+// Set stores a reading in the row's base unit. It does not judge it: whoever
+// reads a device asks Def.Plausible first.
+func (r Readings) Set(d *metric.Def, v float64) { r.values[d.Col()] = v }
+
+// SetAt stores the reading for the i-th value of the row's dimension.
+func (r Readings) SetAt(d *metric.Def, i int, v float64) { r.values[d.Col()+i] = v }
+
+// Stamp says when a tier was sampled.
+func (r *Readings) Stamp(t metric.Tier, at time.Time) { r.at[t] = at }
+
+// SampledAt returns when a tier was sampled; zero if never. A detector consumes
+// a reading only when its tier's time has moved.
+func (r Readings) SampledAt(t metric.Tier) time.Time { return r.at[t] }
+
+// Clone returns a copy that can be changed.
+func (r Readings) Clone() Readings {
+	r.values = append([]float64(nil), r.values...)
+	return r
+}
+
+// Vector returns the numbers in the order of the catalogue's columns, NaN where
+// absent. It must not be modified once the snapshot is published.
+func (r Readings) Vector() []float64 { return r.values }
+
+// ReadingsFrom makes a vector of an entity from columns in the catalogue's order.
+// It takes ownership of values, which must have the entity's length.
+func ReadingsFrom(values []float64, at [metric.Tiers]time.Time) Readings {
+	return Readings{values: values, at: at}
+}
+
+// Expire returns the readings without those whose tier is older than three of
+// its intervals at the given time. It copies only if it drops something.
+func (r Readings) Expire(rows []*metric.Def, now time.Time, interval [metric.Tiers]time.Duration) Readings {
+	var stale [metric.Tiers]bool
+	any := false
+	for t, at := range r.at {
+		if !at.IsZero() && now.Sub(at) > 3*interval[t] {
+			stale[t], any = true, true
+		}
+	}
+	if !any || r.values == nil {
+		return r
+	}
+	r = r.Clone()
+	for _, d := range rows {
+		if !stale[d.Tier] {
+			continue
+		}
+		for i := range d.Width() {
+			r.values[d.Col()+i] = math.NaN()
+		}
+	}
+	return r
+}
+
+// GPUByUUID returns the GPU with the uuid, or nil.
+func (s *Snapshot) GPUByUUID(uuid string) *GPU {
+	for i := range s.GPUs {
+		if s.GPUs[i].UUID == uuid {
+			return &s.GPUs[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package collector
+
+import (
+	"context"
+	"time"
+)
+
+// Source fills its part of a snapshot.
+//
+// The sampler calls Sample from one goroutine, never twice at once, and gives it
+// a context with the source's deadline. Sample returns by then, with what it has:
+// a Part beside an error is used. It stamps the tiers of the readings that it
+// fills (Readings.Stamp) with the time at which they were taken.
+type Source interface {
+	// Name is the value of the source label: nvml, host, agent, sim …
+	Name() string
+	// Sample returns the source's part. The part is not changed afterwards by
+	// either side; parts may share memory with earlier ones.
+	Sample(ctx context.Context) (*Part, error)
+}
+
+// Part is what one source knows. Entities that two sources know are merged by
+// their identity: readings that are not NaN and fields that are not empty win
+// over those of sources earlier in the list.
+type Part struct {
+	Time      time.Time
+	Boot      time.Time
+	Simulated bool
+	Node      Node
+	GPUs      []GPU
+	Instances []Instance
+	Processes []Process
+	Endpoints []Endpoint
+	Events    []Event // since the part before; each is delivered once
+}
+
+// Scheduled is a source with its place in the sampler's timetable.
+type Scheduled struct {
+	Source   Source
+	Interval time.Duration // between the starts of two samples
+	Deadline time.Duration // of one sample
+	Expected bool          // readiness waits for it
+}

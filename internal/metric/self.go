@@ -1,0 +1,87 @@
+package metric
+
+// Rows that say how well the agent itself looks. Those of entity Source come from
+// the snapshot, those of entity Agent from counters in the package that counts.
+var (
+	SourceUp = row(Def{Entity: Source, Max: 1, Name: "vigil_source_up",
+		Help: "1 while the source's last sample is complete and not older than three of its intervals."})
+	SourceAge = row(Def{Entity: Source, Name: "vigil_source_sample_age_seconds",
+		Help: "Age of the source's last good sample."})
+	SourceDuration = row(Def{Entity: Source, Name: "vigil_source_sample_duration_seconds",
+		Help: "How long the source's last sample took."})
+	SourceInterval = row(Def{Entity: Source, Name: "vigil_source_interval_seconds",
+		Help: "How often the source is sampled."})
+	SourceSamples = row(Def{Entity: Source, Kind: Counter, Name: "vigil_source_samples_total",
+		Help: "Samples taken from the source."})
+	SourceErrors = row(Def{Entity: Source, Kind: Counter, Name: "vigil_source_errors_total",
+		Help: "Samples of the source that failed or came too late."})
+
+	NVMLCalls = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_nvml_calls_total",
+		Help: "Calls into NVML by the present child process."})
+	NVMLErrors = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_nvml_call_errors_total",
+		Help: "Calls into NVML that returned neither success nor not supported."})
+	NVMLSeconds = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_nvml_call_seconds_total",
+		Help: "Time spent inside NVML calls."})
+	NVMLHung = row(Def{Entity: Node, Tier: Fast, Max: 1024, Name: "vigil_nvml_hung_gpus",
+		Help: "GPUs with a call in flight that has exceeded its limit."})
+
+	AgentInfo = row(Def{Entity: Agent, Kind: Info, Name: "vigil_agent_info",
+		Labels: []string{"version", "revision", "goversion"}, Help: "Build of the agent; always 1."})
+	AgentCPU = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_agent_cpu_seconds_total",
+		Help: "CPU time that the agent and its child have used."})
+	AgentRSS = row(Def{Entity: Node, Tier: Fast, Max: maxBytes, Name: "vigil_agent_resident_memory_bytes",
+		Help: "Resident memory of the agent and its child."})
+	AgentOpenFiles = row(Def{Entity: Node, Tier: Fast, Max: 1e7, Name: "vigil_agent_open_files",
+		Help: "File descriptors that the agent holds open."})
+	AgentGoroutines = row(Def{Entity: Node, Tier: Fast, Max: 1e7, Name: "vigil_agent_goroutines",
+		Help: "Goroutines of the agent."})
+	ChildRestarts = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_child_restarts_total", Labels: []string{"reason"},
+		Help: "Restarts of the child process that talks to NVML, by reason: exited, init_hung, all_gpus_hung, driver_changed, released."})
+	ChildUp = row(Def{Entity: Agent, Name: "vigil_child_up",
+		Help: "1 while the child process that talks to NVML runs and has sent a frame in time."})
+	ChildStuck = row(Def{Entity: Agent, Name: "vigil_child_stuck",
+		Help: "Child processes that were killed and could not be reaped because a driver call does not return."})
+	FramesBad = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_child_bad_frames_total",
+		Help: "Frames of the child that could not be read."})
+
+	Scrapes      = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_scrapes_total", Help: "Scrapes answered."})
+	SeriesCapped = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_series_capped_total", Labels: []string{"kind"},
+		Help: "Series that were left out because a label would have had too many values, by kind of thing."})
+	ConfigReloadSuccess = row(Def{Entity: Agent, Name: "vigil_config_last_reload_successful",
+		Help: "1 if the last reload of the configuration succeeded; 0 while an older one is in force."})
+	ConfigReloadTime = row(Def{Entity: Agent, Name: "vigil_config_last_reload_success_timestamp_seconds",
+		Help: "Unix time of the configuration in force."})
+	StateWriteErrors = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_state_write_errors_total",
+		Help: "Writes of the state file that failed; what they held is kept in memory and written with the next one."})
+
+	NotificationsSent = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_notifications_total", Labels: []string{"receiver", "result"},
+		Help: "Messages by result: sent, retried, refused (never tried again), shadowed (would have been sent)."})
+	OutboxLength = row(Def{Entity: Agent, Name: "vigil_outbox_messages", Labels: []string{"receiver"},
+		Help: "Messages that wait to be sent."})
+	OutboxAge = row(Def{Entity: Agent, Name: "vigil_outbox_oldest_age_seconds", Labels: []string{"receiver"},
+		Help: "Age of the oldest message that waits to be sent."})
+)
+
+// Rows of what the detectors say. The first five share their labels: they are a
+// contract that other processes build on.
+var (
+	FindingActive = row(Def{Entity: Finding, Name: "vigil_finding",
+		Help: "1 for each finding that fires. subject is kind:id."})
+	FindingStart = row(Def{Entity: Finding, Name: "vigil_finding_start_timestamp_seconds",
+		Help: "Unix time since when the finding's condition has held."})
+	FindingObserved = row(Def{Entity: Finding, Name: "vigil_finding_observed",
+		Help: "What the detector saw, in the unit that the rule names."})
+	FindingExpected = row(Def{Entity: Finding, Name: "vigil_finding_expected",
+		Help: "What it expected, in the same unit."})
+	FindingScore = row(Def{Entity: Finding, Name: "vigil_finding_score_ratio",
+		Help: "How far beyond its threshold the finding is; 1 is the threshold."})
+
+	Condition = row(Def{Entity: Agent, Max: 1, Name: "vigil_condition", Labels: []string{"rule", "subject"},
+		Help: "1 while the rule's state holds for the subject, whether or not anybody needs to be told."})
+	DetectorSeconds = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_detector_seconds_total", Labels: []string{"rule"},
+		Help: "Time that the rule's detector has used."})
+	DetectorPanics = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_detector_failures_total", Labels: []string{"rule"},
+		Help: "Snapshots that the rule's detector failed on; they were skipped for that rule only."})
+	FindingsCapped = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_findings_capped_total", Labels: []string{"rule"},
+		Help: "Findings that were not opened because the rule had reached its limit of subjects."})
+)
