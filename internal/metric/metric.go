@@ -9,6 +9,7 @@ package metric
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // Kind is the Prometheus type of a row.
@@ -216,3 +217,29 @@ func ByName(name string) (*Def, error) {
 	}
 	return nil, fmt.Errorf("no metric %q in the catalogue", name)
 }
+
+// Series returns the row's series with the given values for its labels, in the
+// order of LabelNames, as the text format writes it: for counters that are kept
+// by name. It panics if there are too few or too many values.
+func (d *Def) Series(values ...string) string {
+	names := d.LabelNames()
+	if len(names) != len(values) {
+		panic(fmt.Sprintf("BUG: %s has labels %v, got values %q", d.Name, names, values))
+	}
+	if len(names) == 0 {
+		return d.Name
+	}
+	var b strings.Builder
+	b.WriteString(d.Name)
+	for i, n := range names {
+		b.WriteByte("{,"[min(i, 1)])
+		b.WriteString(n)
+		b.WriteString(`="`)
+		b.WriteString(labelEscaper.Replace(strings.ToValidUTF8(values[i], "\uFFFD")))
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+var labelEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
