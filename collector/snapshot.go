@@ -97,9 +97,9 @@ type Endpoint struct {
 
 // Owner is who holds or uses a GPU. The zero Owner is "unattributed".
 type Owner struct {
-	Kind string // pod, job, container, service, user; empty: unattributed
-	ID   string // namespace/name, slurm/4711, user id …
-	Team string
+	Kind string `json:"kind,omitempty"` // pod, job, container, service, user; empty: unattributed
+	ID   string `json:"id,omitempty"`   // namespace/name, slurm/4711, user id …
+	Team string `json:"team,omitempty"`
 }
 
 // String returns kind:id, or "unattributed".
@@ -134,13 +134,14 @@ const (
 // Event is something that happened at one instant. Each is in exactly one
 // snapshot.
 type Event struct {
-	Time      time.Time
-	Kind      EventKind
-	UUID      string // the GPU, if it is about one
-	Code      int
-	Component string
-	From, To  string
-	Text      string // untrusted
+	Time      time.Time `json:"time"`
+	Kind      EventKind `json:"kind"`
+	UUID      string    `json:"uuid,omitempty"` // the GPU, if it is about one
+	Code      int       `json:"code,omitempty"`
+	Component string    `json:"component,omitempty"`
+	From      string    `json:"from,omitempty"`
+	To        string    `json:"to,omitempty"`
+	Text      string    `json:"text,omitempty"` // untrusted
 }
 
 // SourceState is how well one source looks.

@@ -36,8 +36,8 @@ type Stateful interface {
 
 // Subject is what a finding is about.
 type Subject struct {
-	Kind string // gpu, node, endpoint, job …
-	ID   string // GPU uuid, node name, URL …
+	Kind string `json:"kind"` // gpu, node, endpoint, job …
+	ID   string `json:"id"`   // GPU uuid, node name, URL …
 }
 
 // String returns kind:id, the value of the subject label.
@@ -90,12 +90,12 @@ type Observation struct {
 // Evidence is what a finding stands on, in numbers and in words. Words are plain
 // text with the numbers in them; they may hold untrusted names.
 type Evidence struct {
-	Seen       string // "GPU 98 % busy for 6 min, CPU 11 %, 38 requests waiting"
-	Expected   string // "queue-time p95 below its usual 0.3 s"
-	Observed   float64
-	Want       *float64 // in the same unit; nil if there is no expectation in numbers
-	Confidence Confidence
-	Why        string // one clause on the confidence: "reported by the driver", "p = 1e-6 over 5 min"
+	Seen       string     `json:"seen"`               // "GPU 98 % busy for 6 min, CPU 11 %, 38 requests waiting"
+	Expected   string     `json:"expected,omitempty"` // "queue-time p95 below its usual 0.3 s"
+	Observed   float64    `json:"observed"`
+	Want       *float64   `json:"want,omitempty"` // in the same unit; nil if there is no expectation in numbers
+	Confidence Confidence `json:"confidence"`
+	Why        string     `json:"why,omitempty"` // one clause on the confidence: "reported by the driver", "p = 1e-6 over 5 min"
 }
 
 // State is where a finding is in its life.

@@ -46,7 +46,9 @@ var (
 
 	Scrapes      = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_scrapes_total", Help: "Scrapes answered."})
 	SeriesCapped = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_series_capped_total", Labels: []string{"kind"},
-		Help: "Series that were left out because a label would have had too many values, by kind of thing."})
+		Help: "Series that a scrape left out because a label would have had too many values, by kind of thing: xid, owner, version."})
+	SeriesRefused = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_series_refused_total", Labels: []string{"reason"},
+		Help: "Series that a scrape left out so that the rest of the page stays valid, by reason: duplicate, unknown."})
 	ConfigReloadSuccess = row(Def{Entity: Agent, Name: "vigil_config_last_reload_successful",
 		Help: "1 if the last reload of the configuration succeeded; 0 while an older one is in force."})
 	ConfigReloadTime = row(Def{Entity: Agent, Name: "vigil_config_last_reload_success_timestamp_seconds",
