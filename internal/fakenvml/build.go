@@ -37,11 +37,12 @@ type Options struct {
 // Build compiles the library into dir and returns its path. It needs a C compiler ($CC, else cc) and must run within
 // this module or one that requires it, because it compiles against the header in go-nvml's module.
 func Build(ctx context.Context, dir string, opts Options) (string, error) {
-	source, err := moduleDir(ctx, "gpuvigil")
+	source, err := moduleDir(ctx, ".", "gpuvigil")
 	if err != nil {
 		return "", err
 	}
-	binding, err := moduleDir(ctx, "github.com/NVIDIA/go-nvml")
+	// Asked from the source's own module: one that merely requires it need not have go-nvml in its go.sum.
+	binding, err := moduleDir(ctx, source, "github.com/NVIDIA/go-nvml")
 	if err != nil {
 		return "", err
 	}
@@ -67,8 +68,9 @@ func Build(ctx context.Context, dir string, opts Options) (string, error) {
 	return lib, nil
 }
 
-func moduleDir(ctx context.Context, module string) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+// moduleDir returns where the code of a module is that the module around the directory from requires.
+func moduleDir(ctx context.Context, from, module string) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "-C", from, "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
