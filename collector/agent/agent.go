@@ -1,0 +1,113 @@
+// Package agent is the source of what the agent itself costs the node: CPU,
+// memory, file descriptors. A monitor that cannot say what it takes should not be
+// on a GPU node.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+)
+
+// Agent reads the agent's own process and its children.
+type Agent struct {
+	proc     procfs.FS
+	children func() []int
+}
+
+var _ collector.Source = (*Agent)(nil)
+
+// New returns a source for this process. children returns the pids of the child
+// processes that count as the agent's cost; nil means there are none.
+func New(children func() []int) (*Agent, error) {
+	// The agent's own pid is that of its own pid namespace, so it is looked up in
+	// its own /proc, whatever the host's is mounted as.
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return nil, fmt.Errorf("open /proc for the agent's own cost: %w", err)
+	}
+	if children == nil {
+		children = func() []int { return nil }
+	}
+	return &Agent{proc: proc, children: children}, nil
+}
+
+// Name is "agent".
+func (a *Agent) Name() string { return "agent" }
+
+// Sample reads the cost so far.
+func (a *Agent) Sample(context.Context) (*collector.Part, error) {
+	r := collector.NewReadings(metric.Node)
+	cpu, err := processorTime()
+	if err != nil {
+		return nil, err
+	}
+	self, err := a.proc.Proc(os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("read the agent's own process: %w", err)
+	}
+	stat, err := self.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read the agent's own process: %w", err)
+	}
+	rss := stat.ResidentMemory()
+	var errs []error
+	for _, pid := range a.children() {
+		childRSS, childCPU, err := a.child(pid)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		rss += childRSS
+		cpu += childCPU
+	}
+	files, err := self.FileDescriptorsLen()
+	if err != nil {
+		errs = append(errs, fmt.Errorf("count the agent's open files: %w", err))
+	} else {
+		r.Set(metric.AgentOpenFiles, float64(files))
+	}
+	r.Set(metric.AgentCPU, cpu)
+	r.Set(metric.AgentRSS, float64(rss))
+	r.Set(metric.AgentGoroutines, float64(runtime.NumGoroutine()))
+	now := time.Now()
+	r.Stamp(metric.Fast, now)
+	return &collector.Part{Time: now, Node: collector.Node{Readings: r}}, errors.Join(errs...)
+}
+
+// processorTime returns the CPU time of this process and of its children that
+// have ended, so that the sum does not fall when a child is replaced.
+func processorTime() (float64, error) {
+	var total float64
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if err := unix.Getrusage(who, &u); err != nil {
+			return 0, fmt.Errorf("read the agent's own CPU time: %w", err)
+		}
+		total += float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+	}
+	return total, nil
+}
+
+func (a *Agent) child(pid int) (rss int, cpu float64, err error) {
+	p, err := a.proc.Proc(pid)
+	if err == nil {
+		var stat procfs.ProcStat
+		if stat, err = p.Stat(); err == nil {
+			return stat.ResidentMemory(), stat.CPUTime(), nil
+		}
+	}
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return 0, 0, nil // it has just ended; its time is in RUSAGE_CHILDREN
+	}
+	return 0, 0, fmt.Errorf("read the agent's child %d: %w", pid, err)
+}
