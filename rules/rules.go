@@ -52,7 +52,7 @@ type ID string
 type Rule struct {
 	ID       ID
 	Title    string   // what is wrong, for a headline: "GPU saturated while the CPU idles"
-	Severity Severity // default, and unless Pages is set also the most that it may reach
+	Severity Severity // of its worst finding: the most that it may reach, lesser findings have a lower one
 	Meaning  string   // why it matters, one or two sentences
 	Action   string   // the first thing to do, in the imperative
 	Unit     string   // of a finding's observed and expected values: ratio, seconds, changes …
@@ -65,15 +65,15 @@ type Rule struct {
 	Pages bool
 
 	// HiddenBy names rules whose finding on the same subject is the cause of this
-	// one: while it fires, this one stays silent.
+	// one: while it fires as a ticket or a page, this one stays silent.
 	HiddenBy []ID
 
 	// State says that the rule is also exported as a condition metric, whether or
 	// not anybody needs to be told.
 	State bool
 
-	// Watch lists the readings that show the condition: drawn beside the finding
-	// and kept for six hours.
+	// Watch lists the gauges that show the condition: drawn beside the finding and
+	// kept for six hours.
 	Watch []*metric.Def
 
 	Runbook string // anchor in the docs

@@ -1,0 +1,131 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"gpuvigil/internal/metric"
+)
+
+// The rules of the book.
+const (
+	IDXid            ID = "xid"
+	IDSaturatedGPU   ID = "saturated_gpu"
+	IDIdleGPU        ID = "idle_gpu"
+	IDVersionChanged ID = "version_changed"
+)
+
+// book is in the order in which people should read findings: certain faults first.
+var book = []*Rule{
+	{
+		ID:       IDXid,
+		Title:    "GPU error reported by the driver",
+		Severity: Page,
+		Meaning: "The driver reported an Xid error. Errors of the hardware stop the work on the GPU and often on the whole job; " +
+			"errors of an application concern only that application. The finding ends 15 minutes after the last error, " +
+			"or, when the GPU was lost, once it answers again: that the error is over does not prove that the GPU is healthy.",
+		Action:  "Drain the node and power-cycle it if the GPU is lost or needs a reset; restart the application if the error was its own.",
+		Unit:    "errors",
+		Hold:    15 * time.Minute,
+		Pages:   true,
+		Watch:   []*metric.Def{metric.Temperature, metric.MemoryTemperature, metric.PowerDraw, metric.Utilization, metric.GPUsSeen},
+		Runbook: "xid",
+	},
+	{
+		ID:       IDSaturatedGPU,
+		Title:    "GPU saturated while the CPU idles",
+		Severity: Ticket,
+		Meaning: "Requests wait longer than they should for a GPU that is busy all the time, while the node's CPUs have little to do. " +
+			"An autoscaler that follows CPU usage does not see it.",
+		Action: "Add replicas, and scale on waiting requests instead of CPU usage.",
+		Unit:   "seconds",
+		For:    5 * time.Minute,
+		Hold:   5 * time.Minute,
+		// A lost or broken GPU explains the queue better than its load does.
+		HiddenBy: []ID{IDXid},
+		State:    true,
+		Watch: []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.CPUBusy, metric.CPUBusiest,
+			metric.RequestsWaiting, metric.QueueTimeP95, metric.KVCacheUsage},
+		Runbook: "saturated_gpu",
+	},
+	{
+		ID:       IDIdleGPU,
+		Title:    "GPU held but idle",
+		Severity: Ticket,
+		Meaning: "Somebody holds the GPU and does next to nothing with it, so nobody else can use it and it costs as much as a busy one. " +
+			"It becomes a ticket once its holder has left more than eight GPU-hours idle within a day.",
+		Action:   "Ask the holder to release the GPU, or to find out what the job waits for.",
+		Unit:     "seconds",
+		Hold:     5 * time.Minute,
+		HiddenBy: []ID{IDXid},
+		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed},
+		Runbook:  "idle_gpu",
+	},
+	{
+		ID:       IDVersionChanged,
+		Title:    "Version changed on the node",
+		Severity: Ticket,
+		Meaning: "A driver, a library, the kernel or a GPU's firmware is not what it was. One change is worth knowing when something breaks soon after; " +
+			"a version that changes back and forth means that two parties install it.",
+		Action:  "Check that the change was planned; if it repeats, find out what installs the other version.",
+		Unit:    "changes",
+		Hold:    time.Hour,
+		Watch:   []*metric.Def{metric.GPUsSeen},
+		Runbook: "version_changed",
+	},
+}
+
+// All returns the rule book in its order. The slice and the rules must not be
+// modified.
+func All() []*Rule { return book }
+
+// Get returns the rule with the id, or nil if the book has none.
+func Get(id ID) *Rule {
+	for _, r := range book {
+		if r.ID == id {
+			return r
+		}
+	}
+	return nil
+}
+
+var idPattern = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+// Validate reports everything that is missing or contradicts itself in the rule,
+// seen as an entry of the given book.
+func (r *Rule) Validate(book []*Rule) error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("rule %q: %s", r.ID, fmt.Sprintf(format, args...)))
+		}
+	}
+	check(idPattern.MatchString(string(r.ID)), "the id must match %s", idPattern)
+	for name, text := range map[string]string{"title": r.Title, "meaning": r.Meaning, "action": r.Action, "unit": r.Unit, "runbook": r.Runbook} {
+		check(text != "", "no %s", name)
+	}
+	check(int(r.Severity) < len(severityNames), "severity %d is unknown", r.Severity)
+	check(r.Severity != Page || r.Pages, "its severity is page but it is not on the list of rules that may page")
+	check(r.For >= 0, "it cannot hold for %s before it fires", r.For)
+	check(r.Hold > 0, "no hold time: it would resolve at the first good look")
+	for _, id := range r.HiddenBy {
+		check(id != r.ID, "it hides itself")
+		check(has(book, id), "it is hidden by %q, which is no rule", id)
+	}
+	check(len(r.Watch) > 0, "it watches no reading")
+	for _, d := range r.Watch {
+		check(d.Kind == metric.Gauge && d.Dim == nil, "it watches %s, which is no plain gauge", d)
+	}
+	return errors.Join(errs...)
+}
+
+func has(book []*Rule, id ID) bool {
+	for _, r := range book {
+		if r.ID == id {
+			return true
+		}
+	}
+	return false
+}
