@@ -1,0 +1,178 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+)
+
+// unsupported is what this board cannot tell: it has no fan of its own.
+var unsupported = []*metric.Def{metric.FanSpeed}
+
+// observe samples the tiers whose time has come.
+func (s *Sim) observe() {
+	for tier, interval := range s.cfg.Tiers {
+		if s.now.Sub(s.begin)%interval != 0 {
+			continue
+		}
+		for _, g := range s.gpus {
+			s.observeTier(g, metric.Tier(tier))
+		}
+		switch metric.Tier(tier) {
+		case metric.Fast:
+			s.observeHost()
+		case metric.Inventory:
+			s.observeNode()
+		}
+	}
+}
+
+// observeGPU samples all of a GPU that answers again.
+func (s *Sim) observeGPU(g *gpu) {
+	for tier := range metric.Tiers {
+		s.observeTier(g, tier)
+	}
+}
+
+// observeTier samples one tier of a GPU. One that does not answer has no
+// readings but that.
+func (s *Sim) observeTier(g *gpu, tier metric.Tier) {
+	if !g.answers() {
+		if tier == metric.Fast {
+			g.readings, g.processes = collector.NewReadings(metric.GPU), nil
+			g.readings.Set(metric.GPUPresent, 0)
+			g.readings.Set(metric.GPUHung, bit(g.hung))
+			g.readings.Stamp(metric.Fast, s.now)
+		}
+		return
+	}
+	switch tier {
+	case metric.Fast:
+		g.observeFast()
+	case metric.Slow:
+		g.observeSlow()
+	case metric.Processes:
+		g.observeProcesses(s)
+	case metric.Inventory:
+		g.observeInventory()
+	}
+	g.readings.Stamp(tier, s.now)
+}
+
+func (g *gpu) observeFast() {
+	r := g.readings
+	r.Set(metric.GPUPresent, 1)
+	r.Set(metric.GPUHung, 0)
+	r.Set(metric.Utilization, percent(g.work.duty))
+	r.Set(metric.MemoryUtilization, percent(g.work.memory))
+	r.Set(metric.EncoderUtilization, 0)
+	r.Set(metric.DecoderUtilization, 0)
+	used := g.memoryUsed()
+	r.Set(metric.MemoryCapacity, memoryCapacity)
+	r.Set(metric.MemoryReserved, memoryReserved)
+	r.Set(metric.MemoryUsed, used)
+	r.Set(metric.MemoryFree, memoryCapacity-memoryReserved-used)
+	r.Set(metric.PowerDraw, g.power)
+	r.Set(metric.Energy, g.energy)
+	r.Set(metric.Temperature, math.Round(g.core))
+	r.Set(metric.MemoryTemperature, math.Round(g.memoryTemp))
+	setAll(r, metric.Clock, []float64{g.clock, g.clock, memoryClock, math.Floor(g.clock*videoClockMax/smClockMax/clockStep) * clockStep})
+	for i, active := range g.reasons {
+		r.SetAt(metric.ClockEvent, i, bit(active))
+	}
+	r.Set(metric.PerformanceState, 0)
+}
+
+func (g *gpu) observeSlow() {
+	r := g.readings
+	r.Set(metric.PCIeReplays, g.replays)
+	setAll(r, metric.PCIeThroughput, []float64{kilobytes(g.work.rx), kilobytes(g.work.tx)})
+	r.Set(metric.PCIeGeneration, 5)
+	r.Set(metric.PCIeWidth, 16)
+	setAll(r, metric.ECCErrors, g.volatileECC[:])
+	setAll(r, metric.ECCLifetimeErrors, g.lifeECC[:])
+}
+
+func (g *gpu) observeProcesses(s *Sim) {
+	g.readings.Set(metric.ProcessCount, float64(len(g.procs)))
+	g.readings.Set(metric.ProcessMemory, g.memoryUsed())
+	g.processes = make([]collector.Process, 0, len(g.procs))
+	for _, p := range g.procs {
+		r := collector.NewReadings(metric.Process)
+		r.Set(metric.ProcessMemoryUsed, p.mem)
+		r.Set(metric.ProcessUtilization, percent(g.work.duty))
+		r.Stamp(metric.Processes, s.now)
+		g.processes = append(g.processes, collector.Process{PID: p.pid, Start: p.start, Name: p.name, UID: p.uid,
+			GPU: g.index, UUID: g.uuid, Owner: p.owner, Readings: r})
+	}
+}
+
+func (g *gpu) observeInventory() {
+	r := g.readings
+	r.Set(metric.PowerLimit, powerLimit)
+	r.Set(metric.PowerDefaultLimit, powerLimit)
+	setAll(r, metric.MaxClock, []float64{smClockMax, smClockMax, memoryClock, videoClockMax})
+	r.Set(metric.PCIeMaxGeneration, 5)
+	r.Set(metric.PCIeMaxWidth, 16)
+}
+
+// part returns what is seen now and hands over the events.
+func (s *Sim) part() *collector.Part {
+	p := &collector.Part{Time: s.now, Boot: s.boot, Simulated: true, Events: s.events,
+		Node: collector.Node{Name: s.cfg.Node, Versions: s.versions, Readings: s.host.readings.Clone()},
+		GPUs: make([]collector.GPU, 0, len(s.gpus))}
+	s.events = nil
+	for _, g := range s.gpus {
+		gpu := collector.GPU{Index: g.index, UUID: g.uuid, Model: model, PCIBusID: g.bus, Serial: g.serial, VBIOS: s.version("vbios"),
+			Architecture: architecture, Present: g.answers(), Hung: g.hung, Unsupported: unsupported, Xids: g.xids, Readings: g.readings.Clone()}
+		if g.owner != (collector.Owner{}) {
+			gpu.Owners = []collector.Owner{g.owner}
+		}
+		p.GPUs = append(p.GPUs, gpu)
+		p.Processes = append(p.Processes, g.processes...)
+	}
+	for _, w := range s.workloads {
+		if w.queue != nil {
+			p.Endpoints = append(p.Endpoints, w.endpoint(s.now))
+		}
+	}
+	slices.SortFunc(p.Endpoints, func(a, b collector.Endpoint) int { return strings.Compare(a.URL, b.URL) })
+	return p
+}
+
+func (w *workload) endpoint(now time.Time) collector.Endpoint {
+	e := collector.Endpoint{URL: w.URL, Engine: "vllm", Model: w.Model, Readings: w.queue.observe(now)}
+	for _, g := range w.gpus {
+		e.GPUs = append(e.GPUs, g.uuid)
+	}
+	return e
+}
+
+// QueueTimes returns the histogram of queue times of the endpoint with the URL
+// since its server started, as its metrics page has it, and false while there is
+// no such server.
+func (s *Sim) QueueTimes(url string) (Histogram, bool) {
+	for _, w := range s.workloads {
+		if w.queue != nil && w.URL == url && w.queue.ready {
+			h := w.queue.hist
+			h.Counts = slices.Clone(h.Counts)
+			return h, true
+		}
+	}
+	return Histogram{}, false
+}
+
+func percent(ratio float64) float64 { return math.Round(100*math.Min(1, ratio)) / 100 }
+
+func kilobytes(b float64) float64 { return math.Round(b/1e3) * 1e3 }
+
+func bit(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
