@@ -2,8 +2,14 @@ package collector
 
 import (
 	"context"
+	"errors"
 	"time"
 )
+
+// ErrAbsent is wrapped by the error of a source that looks at something which
+// this machine does not have: no NVIDIA driver, say. Readiness does not wait for
+// such a source.
+var ErrAbsent = errors.New("not on this machine")
 
 // Source fills its part of a snapshot.
 //

@@ -1,0 +1,155 @@
+package collector
+
+import (
+	"math"
+
+	"gpuvigil/internal/metric"
+)
+
+// kind is what merging needs to know of one kind of entity.
+type kind[T any, K comparable] struct {
+	list     func(*Part) []T
+	key      func(*T) K // its identity
+	readings func(*T) *Readings
+	over     func(dst, src *T) // takes over the fields of src that are not empty
+}
+
+type instanceKey struct {
+	uuid   string
+	gi, ci int
+}
+
+type processKey struct {
+	pid       int
+	uuid, mig string
+}
+
+type endpointKey struct{ url, model string }
+
+var instances = kind[Instance, instanceKey]{
+	list:     func(p *Part) []Instance { return p.Instances },
+	key:      func(i *Instance) instanceKey { return instanceKey{i.UUID, i.GI, i.CI} },
+	readings: func(i *Instance) *Readings { return &i.Readings },
+	over: func(dst, src *Instance) {
+		over(&dst.MIGUUID, src.MIGUUID)
+		over(&dst.Profile, src.Profile)
+		overList(&dst.Owners, src.Owners)
+	},
+}
+
+var processes = kind[Process, processKey]{
+	list:     func(p *Part) []Process { return p.Processes },
+	key:      func(p *Process) processKey { return processKey{p.PID, p.UUID, p.MIG} },
+	readings: func(p *Process) *Readings { return &p.Readings },
+	over: func(dst, src *Process) {
+		over(&dst.Start, src.Start)
+		over(&dst.Name, src.Name)
+		over(&dst.Owner, src.Owner)
+		if src.UID >= 0 {
+			dst.UID = src.UID
+		}
+	},
+}
+
+var endpoints = kind[Endpoint, endpointKey]{
+	list:     func(p *Part) []Endpoint { return p.Endpoints },
+	key:      func(p *Endpoint) endpointKey { return endpointKey{p.URL, p.Model} },
+	readings: func(p *Endpoint) *Readings { return &p.Readings },
+	over: func(dst, src *Endpoint) {
+		over(&dst.Engine, src.Engine)
+		overList(&dst.GPUs, src.GPUs)
+	},
+}
+
+// mergeEntities joins the entities of all inputs by their identity. Those of
+// which nothing is known any more are left out: a list is a reading too.
+func mergeEntities[T any, K comparable](inputs []input, rows []*metric.Def, k kind[T, K]) []T {
+	total, sources := 0, 0
+	for _, in := range inputs {
+		if n := len(k.list(in.Part)); n > 0 {
+			total += n
+			sources++
+		}
+	}
+	if total == 0 {
+		return nil
+	}
+	out := make([]T, 0, total)
+	var at map[K]int // of each entity in out; not needed for one source
+	if sources > 1 {
+		at = make(map[K]int, total)
+	}
+	for _, in := range inputs {
+		list := k.list(in.Part)
+		for i := range list {
+			if !in.knows(*k.readings(&list[i])) {
+				continue
+			}
+			e := list[i]
+			r := k.readings(&e)
+			*r = r.Expire(rows, in.now, in.interval)
+			j, seen := at[k.key(&e)]
+			if !seen {
+				if at != nil {
+					at[k.key(&e)] = len(out)
+				}
+				out = append(out, e)
+				continue
+			}
+			k.over(&out[j], &e)
+			dst := k.readings(&out[j])
+			*dst = dst.Clone()
+			dst.overlay(*r)
+		}
+	}
+	return out
+}
+
+// knows reports whether anything of an entity with these readings is still held:
+// one of its tiers, or, if it has none, the part.
+func (in input) knows(r Readings) bool {
+	stamped := false
+	for t, at := range r.at {
+		if at.IsZero() {
+			continue
+		}
+		if in.now.Sub(at) <= 3*in.interval[t] {
+			return true
+		}
+		stamped = true
+	}
+	return !stamped && in.fresh
+}
+
+// overlay takes over src's numbers that are not NaN, and for each tier the later
+// sample time. It changes r's own memory.
+func (r *Readings) overlay(src Readings) {
+	if r.values == nil {
+		r.values = append([]float64(nil), src.values...)
+	} else {
+		for i, v := range src.values {
+			if !math.IsNaN(v) {
+				r.values[i] = v
+			}
+		}
+	}
+	for t, at := range src.at {
+		if at.After(r.at[t]) {
+			r.at[t] = at
+		}
+	}
+}
+
+// over sets dst to v unless v is empty.
+func over[T comparable](dst *T, v T) {
+	var empty T
+	if v != empty {
+		*dst = v
+	}
+}
+
+func overList[T any](dst *[]T, v []T) {
+	if len(v) > 0 {
+		*dst = v
+	}
+}
