@@ -93,7 +93,6 @@ func (s *Sim) fail(g *gpu, code int) {
 	case xidOffBus:
 		g.lost = true
 		g.procs = nil
-		s.tell(collector.Event{Kind: collector.GPUGone, UUID: g.uuid})
 		return
 	case 48, 94, 95:
 		g.countECC(1)
@@ -111,7 +110,6 @@ func (s *Sim) reset(g *gpu) {
 	g.lost = false
 	g.reloadDriver()
 	g.core, g.memoryTemp, g.thermalCap = ambient+4, ambient+6, smClockMax
-	s.tell(collector.Event{Kind: collector.GPUAppeared, UUID: g.uuid})
 	s.observeGPU(g)
 }
 
@@ -136,7 +134,6 @@ func (s *Sim) setVersion(component, to string) string {
 	}
 	s.versions = slices.Clone(s.versions)
 	s.versions[i].Value = to
-	s.changes[component]++
 	s.tell(collector.Event{Kind: collector.VersionEvent, Component: component, From: from, To: to})
 	if component == "driver" {
 		for _, w := range s.workloads {

@@ -15,7 +15,7 @@ import (
 // spins on a dead collective, and 700 W under the software power cap in training.
 const (
 	model        = "NVIDIA H100 80GB HBM3"
-	architecture = "hopper"
+	architecture = "Hopper"
 	vbios        = "96.00.89.00.01"
 
 	memoryCapacity = 81559 << 20

@@ -126,12 +126,7 @@ func (s *Sim) observeHost() {
 
 // observeNode writes the readings that hardly ever change.
 func (s *Sim) observeNode() {
-	r := s.host.readings
-	r.Set(metric.CPUCount, s.host.cpus)
-	r.Set(metric.GPUsExpected, float64(len(s.gpus)))
-	for i, component := range metric.VersionParts.Values {
-		r.SetAt(metric.VersionChanges, i, s.changes[component])
-	}
+	s.host.readings.Set(metric.CPUCount, s.host.cpus)
 	s.host.readings.Stamp(metric.Inventory, s.now)
 }
 

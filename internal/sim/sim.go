@@ -54,7 +54,6 @@ type Sim struct {
 	workloads []*workload
 	host      host
 	versions  []collector.Version
-	changes   map[string]float64 // of versions, by component
 	timeline  []*happening
 	events    []collector.Event // since the last part
 }
@@ -80,7 +79,7 @@ func New(cfg Config) (*Sim, error) {
 		}
 	}
 	s := &Sim{cfg: cfg, begin: cfg.Start.Add(-cfg.Scenario.Past).Truncate(tick), lastPID: 2100,
-		changes: map[string]float64{}, versions: firstVersions()}
+		versions: firstVersions()}
 	s.now = s.begin.Add(-settle)
 	s.boot = s.begin.Add(-9*24*time.Hour - 1234*time.Second)
 	if err := s.populate(); err != nil {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -17,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/frame"
 	"gpuvigil/internal/metric"
 )
 
@@ -259,6 +261,30 @@ func TestPoisson(t *testing.T) {
 		variance := squares/n - got*got
 		if math.Abs(got-mean) > 0.03*mean || math.Abs(variance-mean) > 0.06*mean {
 			t.Errorf("mean %v: got mean %v and variance %v", mean, got, variance)
+		}
+	}
+}
+
+func TestPartsCanBeRecorded(t *testing.T) {
+	s := newSim(t, "demo")
+	var recording bytes.Buffer
+	w := frame.NewWriter(&recording)
+	var want []*collector.Part
+	for at := -6 * time.Minute; at < 0; at += time.Minute {
+		p := s.Part(start.Add(at))
+		want = append(want, p)
+		if err := w.Write(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := frame.NewReader(&recording)
+	for _, p := range want {
+		got, err := r.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(fingerprint(p), fingerprint(got)); diff != "" || !got.Simulated || len(got.Events) != len(p.Events) {
+			t.Errorf("the recording is of another node (simulated: %v, %d events of %d):\n%s", got.Simulated, len(got.Events), len(p.Events), diff)
 		}
 	}
 }

@@ -1,0 +1,64 @@
+package simfake
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"gpuvigil/collector"
+)
+
+// commLength is how much of its name the kernel keeps of a process.
+const commLength = 15
+
+// WriteProc makes dir the procfs of a machine on which the part's processes run,
+// as far as an agent reads it: comm, stat and status of each. Processes that are
+// not in the part are removed.
+func WriteProc(dir string, p *collector.Part) error {
+	here := map[string]bool{}
+	for i := range p.Processes {
+		name := strconv.Itoa(p.Processes[i].PID)
+		if here[name] {
+			continue
+		}
+		here[name] = true
+		if err := writeProcess(filepath.Join(dir, name), &p.Processes[i]); err != nil {
+			return fmt.Errorf("write the simulated procfs: %w", err)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write the simulated procfs: %w", err)
+	}
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil || here[e.Name()] {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("write the simulated procfs: %w", err)
+		}
+	}
+	return nil
+}
+
+func writeProcess(dir string, p *collector.Process) error {
+	comm := p.Name[:min(len(p.Name), commLength)]
+	files := map[string]string{
+		"comm": comm + "\n",
+		"stat": fmt.Sprintf("%d (%s) S 1 %[1]d %[1]d 0 -1 4194304 0 0 0 0 100 20 0 0 20 0 1 0 %[3]d 0 0 "+
+			"18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n", p.PID, comm, p.Start),
+		"status": fmt.Sprintf("Name:\t%s\nState:\tS (sleeping)\nTgid:\t%d\nPid:\t%[2]d\nPPid:\t1\nUid:\t%[3]d\t%[3]d\t%[3]d\t%[3]d\nGid:\t%[3]d\t%[3]d\t%[3]d\t%[3]d\n",
+			comm, p.PID, p.UID),
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var errs []error
+	for name, text := range files {
+		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	return errors.Join(errs...)
+}
