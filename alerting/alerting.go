@@ -17,6 +17,11 @@ type Message struct {
 	Rule     *rules.Rule
 	Node     string
 	Links    []Link
+
+	// Doubt says that an earlier attempt to deliver the incident for the first
+	// time may have succeeded without us knowing: the connection broke, or the
+	// agent was killed. A notifier that can look does so before it delivers again.
+	Doubt bool
 }
 
 // Link is a place to go on from a message.
@@ -34,8 +39,12 @@ type Notifier interface {
 
 // Refusal is an error that trying again cannot mend.
 type Refusal struct {
-	Reason string // a short closed word: invalid_auth, channel_not_found …
-	Hint   string // what to do
+	Reason string `json:"reason"` // a short closed word: invalid_auth, channel_not_found …
+	Hint   string `json:"hint"`   // what to do
+
+	// Content says that it is this message that was refused: another one may pass.
+	// Otherwise the receiver takes nothing from us until somebody mends it.
+	Content bool `json:"content,omitempty"`
 }
 
 // Error says what was refused and what to do.

@@ -1,0 +1,306 @@
+package alerting
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/detect"
+	"gpuvigil/rules"
+)
+
+// SimulatedMark is the first line of a message whose numbers are made up.
+const SimulatedMark = "SIMULATED: the numbers come from a simulator, nothing is wrong."
+
+// What is shown of a list, and of one text in runes, before it is cut.
+const (
+	shownMembers = 5
+	shownEvents  = 5
+	headlineSize = 140
+	valueSize    = 600
+	nameSize     = 120
+)
+
+// Text is a message in words, without the markup of any receiver. Its strings are
+// single lines of valid UTF-8 without control characters and of bounded length,
+// but they may hold names that anybody chose: a receiver escapes them.
+type Text struct {
+	Severity  rules.Severity
+	Resolved  bool
+	Simulated bool
+	Headline  string // urgency, where, what, when: enough to decide whether to get up
+	Lines     []Line
+	Links     []Link
+}
+
+// Line is one labelled line of a message.
+type Line struct{ Label, Text string }
+
+// Render puts a message into words. Equal messages give equal words.
+func Render(m Message) Text {
+	i := &m.Incident
+	t := Text{Severity: i.Severity, Resolved: i.State == detect.Resolved, Links: m.Links}
+	if len(i.Members) == 0 {
+		t.Headline = clean(fmt.Sprintf("%s %s: %s", urgency(i), m.Node, i.Rule), headlineSize)
+		return t
+	}
+	root := &i.Members[0]
+	for k := range i.Members {
+		t.Simulated = t.Simulated || i.Members[k].Simulated
+	}
+	t.Headline = headline(m, root)
+	t.add("Who", owner(root.Owner))
+	t.add("Seen", clean(root.Evidence.Seen, valueSize))
+	t.add("Expected", clean(root.Evidence.Expected, valueSize))
+	t.add("How sure", sure(root.Evidence))
+	t.add("Before", before(root))
+	t.add("Also", also(i.Members))
+	if t.Resolved {
+		t.add("Lasted", lasted(i, root))
+	} else {
+		t.add("First", clean(action(m.Rule, root), valueSize))
+		t.add("Since", since(i, root).UTC().Format("2006-01-02 15:04:05 MST"))
+	}
+	t.add("Where", where(m, root))
+	return t
+}
+
+func (t *Text) add(label, text string) {
+	if text != "" {
+		t.Lines = append(t.Lines, Line{label, text})
+	}
+}
+
+// String returns the message as plain text, one line for each thing to know.
+func (t Text) String() string {
+	var b strings.Builder
+	if t.Simulated {
+		b.WriteString(SimulatedMark + "\n")
+	}
+	b.WriteString(t.Headline + "\n")
+	for _, l := range t.Lines {
+		b.WriteString(l.Label + ": " + l.Text + "\n")
+	}
+	for _, l := range t.Links {
+		b.WriteString(l.Title + ": " + l.URL + "\n")
+	}
+	return b.String()
+}
+
+func urgency(i *detect.Incident) string {
+	if i.State == detect.Resolved {
+		return "RESOLVED"
+	}
+	return strings.ToUpper(i.Severity.String())
+}
+
+// headline says urgency, where, what and when.
+func headline(m Message, root *detect.Finding) string {
+	i := &m.Incident
+	at := since(i, root).UTC().Format("15:04 MST")
+	if i.State == detect.Resolved {
+		at = "after " + span(i.Resolved.Sub(since(i, root)))
+	}
+	place := subject(root, m.Node)
+	if n := len(i.Members) - 1; n > 0 {
+		place += fmt.Sprintf(" +%d", n)
+	}
+	head := urgency(i) + " " + clean(place, nameSize/2) + ": "
+	room := headlineSize - len([]rune(head)) - len(", ") - len(at)
+	return head + clean(title(m.Rule, root), room) + ", " + at
+}
+
+func since(i *detect.Incident, root *detect.Finding) time.Time {
+	if root.Since.IsZero() {
+		return i.Opened
+	}
+	return root.Since
+}
+
+// subject names what a finding is about as people write it: node/3 for a GPU.
+func subject(f *detect.Finding, node string) string {
+	if f.Node != "" {
+		node = f.Node
+	}
+	switch {
+	case f.Subject.Kind == "node":
+		return node
+	case f.GPUIndex >= 0 && f.Subject.Kind == "gpu":
+		return node + "/" + strconv.Itoa(f.GPUIndex)
+	case f.Subject.ID == "":
+		return node
+	default:
+		return f.Subject.ID + " on " + node
+	}
+}
+
+// title says what is wrong: what an Xid means, or the rule's title and the cause.
+func title(rule *rules.Rule, f *detect.Finding) string {
+	if code, ok := xid(f); ok {
+		return fmt.Sprintf("%s (Xid %d)", rules.XidInfo(code).Meaning, code)
+	}
+	what := string(f.Rule)
+	if rule != nil {
+		what = rule.Title
+	}
+	if f.Cause == "" || f.Cause == string(f.Rule) {
+		return what
+	}
+	return what + " (" + strings.ReplaceAll(f.Cause, "_", " ") + ")"
+}
+
+// action says what to do first.
+func action(rule *rules.Rule, f *detect.Finding) string {
+	if code, ok := xid(f); ok {
+		return rules.XidOf(code, f.Evidence.Seen).Action
+	}
+	if rule == nil {
+		return ""
+	}
+	return rule.Action
+}
+
+// xid returns the code of a finding whose cause is one.
+func xid(f *detect.Finding) (code int, ok bool) {
+	digits, ok := strings.CutPrefix(f.Cause, "xid_")
+	if !ok || f.Rule != rules.IDXid {
+		return 0, false
+	}
+	code, err := strconv.Atoi(digits)
+	return code, err == nil
+}
+
+// owner names who holds the GPU. A person's name does not go into a channel.
+func owner(o collector.Owner) string {
+	var who string
+	switch o.Kind {
+	case "":
+		return ""
+	case "user":
+		who = "a user (name withheld)"
+	default:
+		who = o.Kind + " " + o.ID
+	}
+	if o.Team != "" {
+		who += ", team " + o.Team
+	}
+	return clean(who, nameSize)
+}
+
+func sure(e detect.Evidence) string {
+	if e.Why == "" {
+		return string(e.Confidence)
+	}
+	return clean(string(e.Confidence)+": "+e.Why, nameSize)
+}
+
+// before tells what changed shortly before it began, the latest last.
+func before(f *detect.Finding) string {
+	more := max(len(f.Before)-shownEvents, 0)
+	var said []string
+	for _, e := range f.Before[more:] {
+		if e.UUID == f.Subject.ID {
+			e.UUID = "this GPU"
+		}
+		said = append(said, clean(e.Time.UTC().Format("15:04:05 ")+event(e), nameSize))
+	}
+	return list(said, more)
+}
+
+func event(e collector.Event) string {
+	switch e.Kind {
+	case collector.XidEvent:
+		return fmt.Sprintf("Xid %d on %s", e.Code, e.UUID)
+	case collector.VersionEvent:
+		return fmt.Sprintf("%s %s → %s", e.Component, known(e.From), known(e.To))
+	case collector.GPUAppeared:
+		return e.UUID + " appeared"
+	case collector.GPUGone:
+		return e.UUID + " is gone"
+	case collector.ChildRestart:
+		return "reading of the GPUs restarted: " + e.Text
+	case collector.ClocksEvent:
+		return "clocks held down: " + e.Text
+	case collector.OwnerEvent:
+		return fmt.Sprintf("%s passed from %s to %s", e.UUID, holder(e.From), holder(e.To))
+	default:
+		return string(e.Kind) + " " + e.Text
+	}
+}
+
+func known(version string) string {
+	if version == "" {
+		return "unknown"
+	}
+	return version
+}
+
+func holder(owner string) string {
+	if owner == "" {
+		return "nobody"
+	}
+	if strings.HasPrefix(owner, "user:") {
+		return "a user"
+	}
+	return owner
+}
+
+// also names the other findings of the incident.
+func also(members []detect.Finding) string {
+	others := members[1:]
+	more := max(len(others)-shownMembers, 0)
+	var said []string
+	for k := range others[:len(others)-more] {
+		f := &others[k]
+		what := subject(f, "")
+		if f.Rule != members[0].Rule || f.Cause != members[0].Cause {
+			what += " " + title(rules.Get(f.Rule), f)
+		}
+		said = append(said, clean(what, nameSize))
+	}
+	return list(said, more)
+}
+
+func list(said []string, more int) string {
+	if len(said) == 0 {
+		return ""
+	}
+	text := strings.Join(said, "; ")
+	if more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+var endings = map[string]string{
+	"cleared": "no longer seen",
+	"expired": "nothing more was heard of it",
+	"hidden":  "explained by another finding",
+}
+
+func lasted(i *detect.Incident, root *detect.Finding) string {
+	from := since(i, root).UTC()
+	text := fmt.Sprintf("%s, from %s to %s", span(i.Resolved.Sub(from)),
+		from.Format("2006-01-02 15:04:05"), i.Resolved.UTC().Format("15:04:05 MST"))
+	if ended := endings[root.Ended]; ended != "" {
+		text += "; " + ended
+	}
+	return text
+}
+
+// where tells in full what the headline names in short.
+func where(m Message, root *detect.Finding) string {
+	parts := []string{"node " + m.Node}
+	if root.GPUIndex >= 0 && root.Subject.Kind == "gpu" {
+		parts = append(parts, "GPU "+strconv.Itoa(root.GPUIndex))
+	}
+	if root.GPUModel != "" {
+		parts = append(parts, root.GPUModel)
+	}
+	if root.Subject.Kind != "node" {
+		parts = append(parts, root.Subject.ID)
+	}
+	return clean(strings.Join(parts, ", "), valueSize)
+}

@@ -1,0 +1,122 @@
+package alerting_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"gpuvigil/alerting"
+	"gpuvigil/alerting/internal/example"
+	"gpuvigil/collector"
+	"gpuvigil/detect"
+	"gpuvigil/rules"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func TestMessagesOfTheRules(t *testing.T) {
+	for _, i := range example.Incidents() {
+		for _, resolved := range []bool{false, true} {
+			name := string(i.Rule)
+			if resolved {
+				name += "-resolved"
+				i = example.Resolve(i)
+			}
+			t.Run(name, func(t *testing.T) {
+				got := alerting.Render(example.Message(i)).String()
+				path := filepath.Join("testdata", name+".golden")
+				if *update {
+					if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(string(want), got); diff != "" {
+					t.Errorf("the message reads differently (-want +got), -update accepts it:\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestASimulatedMessageSaysSoFirst(t *testing.T) {
+	i := example.Incidents()[0]
+	i.Members[len(i.Members)-1].Simulated = true
+	text := alerting.Render(example.Message(i)).String()
+	if first, _, _ := strings.Cut(text, "\n"); first != alerting.SimulatedMark {
+		t.Errorf("the first line of a simulated incident is %q", first)
+	}
+}
+
+func TestAMessageCountsWhatItDoesNotShow(t *testing.T) {
+	i := example.Incidents()[0]
+	peer := i.Members[0]
+	for k := range 24 {
+		peer.GPUIndex = k + 4
+		i.Members = append(i.Members, peer)
+	}
+	for range 7 {
+		i.Members[0].Before = append(i.Members[0].Before, collector.Event{Kind: collector.GPUGone, UUID: "GPU-x"})
+	}
+	text := alerting.Render(example.Message(i))
+	for _, want := range []string{"gpu-117/3 +24", "; and 19 more", "; and 4 more"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("25 findings in one incident: the message does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+func TestAPersonsNameDoesNotGoIntoAChannel(t *testing.T) {
+	i := example.Incidents()[0]
+	i.Members[0].Owner = collector.Owner{Kind: "user", ID: "jdoe", Team: "nlp"}
+	i.Members[0].Before = []collector.Event{{Kind: collector.OwnerEvent, UUID: "GPU-x", From: "user:jdoe", To: "job:slurm/7"}}
+	text := alerting.Render(example.Message(i)).String()
+	if strings.Contains(text, "jdoe") || !strings.Contains(text, "team nlp") {
+		t.Errorf("the message names the user or drops the team:\n%s", text)
+	}
+}
+
+func TestAnIncidentOfAnUnknownRuleStillReads(t *testing.T) {
+	i := detect.Incident{ID: "x", Rule: "gone_rule", Severity: rules.Ticket, State: detect.Firing, Opened: time.Unix(0, 0)}
+	want := "TICKET gpu-117: gone_rule"
+	if got := alerting.Render(alerting.Message{Incident: i, Node: "gpu-117"}).Headline; got != want {
+		t.Errorf("headline %q, want %q", got, want)
+	}
+}
+
+// FuzzRender holds that no name, however malicious, breaks a message: lines stay
+// lines, valid, visible and short.
+func FuzzRender(f *testing.F) {
+	f.Add("gpu-117", "job <!channel>", "caf\xe9 \x1b[31m red", "xid_79")
+	f.Add("a\nb", "\u202egpj.exe", strings.Repeat("é", 5000), "xid_"+strings.Repeat("9", 40))
+	f.Fuzz(func(t *testing.T, node, name, seen, cause string) {
+		i := example.Incidents()[0]
+		r := &i.Members[0]
+		r.Node, r.Owner.ID, r.Owner.Team, r.Evidence.Seen, r.Evidence.Why, r.Cause = node, name, seen, seen, name, cause
+		r.GPUModel, r.Subject.ID = name, node
+		r.Before = []collector.Event{{Kind: collector.VersionEvent, Component: name, From: seen, To: node}, {Kind: "other", Text: seen}}
+		i.Members = append(i.Members, *r, *r)
+		m := example.Message(i)
+		m.Node = node
+		text := alerting.Render(m)
+		if n := utf8.RuneCountInString(text.Headline); n > 140 {
+			t.Errorf("the headline has %d characters: %q", n, text.Headline)
+		}
+		for _, l := range append(text.Lines, alerting.Line{Label: "headline", Text: text.Headline}) {
+			bad := strings.IndexFunc(l.Text, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) })
+			if !utf8.ValidString(l.Text) || bad >= 0 || utf8.RuneCountInString(l.Text) > 1000 {
+				t.Errorf("%s is not a clean line: %q", l.Label, l.Text)
+			}
+		}
+	})
+}
