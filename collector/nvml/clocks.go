@@ -1,0 +1,46 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"gpuvigil/internal/metric"
+)
+
+func clockCalls() []call {
+	calls := []call{
+		clockEvents("nvmlDeviceGetCurrentClocksEventReasons", device.GetCurrentClocksEventReasons),
+		one("nvmlDeviceGetPerformanceState", metric.PerformanceState, device.GetPerformanceState),
+	}
+	older := clockEvents("nvmlDeviceGetCurrentClocksThrottleReasons", device.GetCurrentClocksThrottleReasons)
+	calls[0].instead = &older
+
+	// In the order of metric.Clocks.
+	for i, clock := range []nvml.ClockType{nvml.CLOCK_GRAPHICS, nvml.CLOCK_SM, nvml.CLOCK_MEM, nvml.CLOCK_VIDEO} {
+		calls = append(calls,
+			nth("nvmlDeviceGetClockInfo", metric.Clock, i, func(d device) (uint32, nvml.Return) {
+				return d.GetClockInfo(clock)
+			}),
+			nth("nvmlDeviceGetMaxClockInfo", metric.MaxClock, i, func(d device) (uint32, nvml.Return) {
+				return d.GetMaxClockInfo(clock)
+			}))
+	}
+	return calls
+}
+
+func clockEvents(function string, get func(device) (uint64, nvml.Return)) call {
+	return call{function: function, rows: []*metric.Def{metric.ClockEvent}, read: func(d device, s *sample) nvml.Return {
+		bits, ret := get(d)
+		switch {
+		case ret != nvml.SUCCESS:
+		case sentinel(bits):
+			s.dropped = append(s.dropped, metric.ClockEvent)
+		default:
+			for i := range metric.ClockEvent.Width() {
+				put(s, metric.ClockEvent, i, bits>>i&1)
+			}
+		}
+		return ret
+	}}
+}

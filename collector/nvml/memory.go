@@ -1,0 +1,56 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"gpuvigil/internal/metric"
+)
+
+func gpuMemoryCalls() []call {
+	return memoryCalls(metric.MemoryCapacity, metric.MemoryUsed, metric.MemoryFree, metric.MemoryReserved)
+}
+
+func instanceMemoryCalls() []call {
+	return memoryCalls(metric.MIGMemoryCapacity, metric.MIGMemoryUsed, metric.MIGMemoryFree, nil)
+}
+
+// memoryCalls asks drivers before R510 the older question, whose answer counts
+// what the driver keeps for itself as used and does not tell it apart.
+func memoryCalls(capacity, used, free, reserved *metric.Def) []call {
+	older := call{
+		function: "nvmlDeviceGetMemoryInfo",
+		rows:     []*metric.Def{capacity, used, free},
+		read: func(d device, s *sample) nvml.Return {
+			m, ret := d.GetMemoryInfo()
+			if ret == nvml.SUCCESS {
+				put(s, capacity, 0, m.Total)
+				put(s, used, 0, m.Used)
+				put(s, free, 0, m.Free)
+			}
+			return ret
+		},
+	}
+	newer := call{
+		function: "nvmlDeviceGetMemoryInfo_v2",
+		rows:     older.rows,
+		instead:  &older,
+		read: func(d device, s *sample) nvml.Return {
+			m, ret := d.GetMemoryInfo_v2()
+			if ret == nvml.SUCCESS {
+				put(s, capacity, 0, m.Total)
+				put(s, used, 0, m.Used)
+				put(s, free, 0, m.Free)
+				if reserved != nil {
+					put(s, reserved, 0, m.Reserved)
+				}
+			}
+			return ret
+		},
+	}
+	if reserved != nil {
+		newer.rows = append([]*metric.Def{reserved}, older.rows...)
+	}
+	return []call{newer}
+}

@@ -1,0 +1,278 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/prometheus/procfs"
+
+	"gpuvigil/collector"
+	"gpuvigil/collector/frame"
+	"gpuvigil/internal/metric"
+)
+
+// stopLimit is how long Serve waits, when it ends, for calls that are under way.
+const stopLimit = 2 * time.Second
+
+// library is what is asked of NVML as a whole; nvml.Interface satisfies it.
+type library interface {
+	Init() nvml.Return
+	Shutdown() nvml.Return
+	Extensions() nvml.ExtendedInterface
+	SystemGetDriverVersion() (string, nvml.Return)
+	SystemGetNVMLVersion() (string, nvml.Return)
+	SystemGetCudaDriverVersion_v2() (int, nvml.Return)
+	DeviceGetCount() (int, nvml.Return)
+	DeviceGetHandleByIndex(int) (nvml.Device, nvml.Return)
+	EventSetCreate() (nvml.EventSet, nvml.Return)
+}
+
+// partWriter is where parts go; *frame.Writer is one.
+type partWriter interface {
+	Write(*collector.Part) error
+}
+
+// Serve samples the GPUs and writes a frame to w every fast tick until ctx ends,
+// and then returns nil. It returns an error when there is no usable driver, when
+// initialising exceeds its limit, when the driver goes away and when w fails; only
+// a new process can do better then, because a process binds one libnvidia-ml and
+// calls that hang cannot be ended. While w blocks, frames are left out. What hangs
+// when Serve returns goes on hanging until the process exits.
+func Serve(ctx context.Context, w io.Writer, cfg Config) error {
+	path := cfg.LibraryPath
+	if path == "" {
+		path = defaultLibrary
+	}
+	open := func() (library, error) {
+		if err := checkLibrary(path); err != nil {
+			return nil, err
+		}
+		return nvml.New(nvml.WithLibraryPath(path)), nil
+	}
+	return serve(ctx, open, frame.NewWriter(w), cfg.withDefaults())
+}
+
+func serve(ctx context.Context, open func() (library, error), out partWriter, cfg Config) error {
+	type opened struct {
+		s   *session
+		err error
+	}
+	ready := make(chan opened, 1)
+	go func() {
+		s, err := newSession(open, cfg)
+		ready <- opened{s, err}
+	}()
+	limit := time.NewTimer(cfg.InitLimit)
+	defer limit.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-limit.C:
+		return fmt.Errorf("initialize NVML: the driver has not answered for %v; look for Xid 119 or hung tasks in the kernel log", cfg.InitLimit)
+	case o := <-ready:
+		if o.err != nil {
+			return o.err
+		}
+		return (&server{session: o.s, out: out}).run(ctx)
+	}
+}
+
+// session is NVML, initialised.
+type session struct {
+	cfg     Config
+	log     *slog.Logger
+	lib     library
+	guard   *guard
+	procfs  procfs.FS
+	account account
+	fleet   *fleet
+	census  *census
+	events  nvml.EventSet // nil: the driver has none
+	fatal   chan error    // has room for the first
+
+	gpuCalls, migCalls, instanceCalls []*call
+}
+
+// newSession initialises NVML. Each step may hang.
+func newSession(open func() (library, error), cfg Config) (*session, error) {
+	s := &session{cfg: cfg, log: cfg.Log, fleet: newFleet(), fatal: make(chan error, 1)}
+	var err error
+	if s.procfs, err = procfs.NewFS(cfg.ProcFS); err != nil {
+		return nil, fmt.Errorf("initialize NVML: %w; say where the host's procfs is mounted", err)
+	}
+	if s.lib, err = open(); err != nil {
+		return nil, fmt.Errorf("initialize NVML: %w", err)
+	}
+	if ret := s.lib.Init(); ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("initialize NVML: %w", &callError{"nvmlInit", "", ret})
+	}
+	s.guard = newGuard(s.lib.Extensions().LookupSymbol)
+	driver, ret := s.lib.SystemGetDriverVersion()
+	if judge(ret) == fatal {
+		return nil, errors.Join(fmt.Errorf("initialize NVML: %w", &callError{"nvmlSystemGetDriverVersion", "", ret}), s.close())
+	}
+	if badProcessStruct(driver) {
+		s.log.Warn("this driver's process lists are garbage: no processes", "driver", driver)
+		for _, function := range []string{computeList, graphicsList, mpsList, processUsage} {
+			s.guard.deny(function)
+		}
+	}
+	s.prepare()
+	s.openEvents()
+	s.census = newCensus(s)
+	s.census.take(context.Background(), time.Now())
+	return s, nil
+}
+
+func (s *session) prepare() {
+	s.gpuCalls = resolve(s.guard, gpuCalls())
+	for _, c := range s.gpuCalls {
+		if !isList(c) {
+			s.migCalls = append(s.migCalls, c)
+		}
+	}
+	s.instanceCalls = resolve(s.guard, instanceCalls())
+}
+
+// fail ends Serve with the first of the errors that leave nothing to be done.
+func (s *session) fail(err error) {
+	select {
+	case s.fatal <- err:
+	default:
+	}
+}
+
+func (s *session) close() error {
+	if ret := s.lib.Shutdown(); ret != nvml.SUCCESS {
+		return &callError{"nvmlShutdown", "", ret}
+	}
+	return nil
+}
+
+// server drives the workers, one for each slot of NVML's list, and writes what
+// they see.
+type server struct {
+	*session
+	out     partWriter
+	workers []*worker
+	running sync.WaitGroup
+	hanging map[int]bool // slots whose hung call was logged
+}
+
+func (s *server) run(ctx context.Context) error {
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := newWriter(s.out)
+	s.running.Go(w.run)
+	s.running.Go(func() { s.census.loop(inner, s.census.take) })
+	if s.events != nil {
+		s.running.Go(func() { s.watch(inner) })
+	}
+	s.hanging = map[int]bool{}
+	err := s.loop(inner, w)
+	cancel()
+	w.stop()
+	s.drain()
+	return err
+}
+
+func (s *server) loop(ctx context.Context, w *writer) error {
+	tick := time.NewTicker(s.cfg.Tiers[metric.Fast])
+	defer tick.Stop()
+	// The first frame may take longer, so that it is a whole one.
+	patience := s.cfg.CallLimit
+	for {
+		s.round(ctx, patience)
+		patience = s.cfg.Tiers[metric.Fast] / 2
+		if ctx.Err() == nil && w.free() {
+			w.put(s.compose(time.Now()))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-s.fatal:
+			return err
+		case err := <-w.failed:
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// round lets everybody who is not busy do one round and waits for them, but not
+// longer than its patience lasts.
+func (s *server) round(ctx context.Context, patience time.Duration) {
+	now := time.Now()
+	for slot := len(s.workers); slot < s.census.gpus(); slot++ {
+		w := newWorker(s.session, slot)
+		s.workers = append(s.workers, w)
+		s.running.Go(func() { w.loop(ctx, w.round) })
+	}
+	done := make(chan struct{}, len(s.workers)+1)
+	started := 0
+	for _, w := range s.workers {
+		if w.start(round{now, done}) {
+			started++
+		}
+	}
+	if s.census.start(round{now, done}) {
+		started++
+	}
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	for range started {
+		select {
+		case <-done:
+		case <-limit.C:
+			s.reportHung()
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+	s.reportHung()
+}
+
+// reportHung says once when a call does not return, and once when it did.
+func (s *server) reportHung() {
+	now := time.Now()
+	for slot, w := range s.workers {
+		function := w.hung(now, s.cfg.CallLimit)
+		if hung := function != ""; hung != s.hanging[slot] {
+			s.hanging[slot] = hung
+			if hung {
+				s.log.Error("a driver call does not return; the GPU's values stand still", "slot", slot, "call", function)
+			} else {
+				s.log.Info("the driver call has returned", "slot", slot)
+			}
+		}
+	}
+}
+
+// drain waits a little for the calls under way and shuts NVML down if they have
+// ended. Else only the end of the process frees the GPUs.
+func (s *server) drain() {
+	ended := make(chan error, 1)
+	go func() {
+		s.running.Wait()
+		ended <- s.close()
+	}()
+	limit := time.NewTimer(stopLimit)
+	defer limit.Stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			s.log.Warn("cannot shut NVML down", "err", err)
+		}
+	case <-limit.C:
+		s.log.Warn("driver calls are still under way; ending without them")
+	}
+}

@@ -1,0 +1,74 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+)
+
+// compose makes the part of this moment from what the workers last published. It
+// makes no NVML call, and shares memory with earlier parts that nobody changes.
+func (s *server) compose(now time.Time) *collector.Part {
+	p := &collector.Part{Time: now}
+	var dropped uint64
+	if p.Events, dropped = s.fleet.take(); dropped > 0 {
+		s.log.Warn("frames were not read for so long that events were dropped", "events", dropped)
+	}
+	var vbios []string
+	complete := true
+	s.fleet.each(func(slot int, v view) {
+		g := v.gpu
+		g.Hung = slot != nobody && s.workers[slot].hung(now, s.cfg.CallLimit) != ""
+		complete = complete && (g.Present || slot == nobody)
+		vbios = append(vbios, g.VBIOS)
+		p.GPUs = append(p.GPUs, g)
+		p.Instances = append(p.Instances, v.instances...)
+		p.Processes = append(p.Processes, v.processes...)
+	})
+	slices.SortStableFunc(p.Instances, func(a, b collector.Instance) int {
+		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.UUID, b.UUID), cmp.Compare(a.GI, b.GI), cmp.Compare(a.CI, b.CI))
+	})
+	slices.SortStableFunc(p.Processes, byGPUThenPID)
+	p.Node = s.node(now)
+	if v := distinct(vbios); complete && v != "" {
+		p.Node.Versions = append(p.Node.Versions, collector.Version{Component: "vbios", Value: v})
+	}
+	return p
+}
+
+// node is what the process says of the machine and of itself.
+func (s *server) node(now time.Time) collector.Node {
+	n := collector.Node{Readings: collector.NewReadings(metric.Node)}
+	if versions := s.census.versions.Load(); versions != nil {
+		n.Versions = slices.Clone(*versions)
+	}
+	n.Set(metric.NVMLCalls, float64(s.account.calls.Load()))
+	n.Set(metric.NVMLErrors, float64(s.account.errors.Load()))
+	n.Set(metric.NVMLSeconds, time.Duration(s.account.nanoseconds.Load()).Seconds())
+	hung := 0
+	for _, w := range s.workers {
+		if w.hung(now, s.cfg.CallLimit) != "" {
+			hung++
+		}
+	}
+	n.Set(metric.NVMLHung, float64(hung))
+	if h := s.census.count.Load(); h != nil && now.Sub(h.at) <= 3*s.cfg.Tiers[metric.Fast] {
+		n.Set(metric.GPUsSeen, float64(h.gpus))
+	}
+	n.Stamp(metric.Fast, now)
+	return n
+}
+
+// distinct joins the different values there are, so that a node whose GPUs carry
+// several versions has one value that changes when one of them does.
+func distinct(values []string) string {
+	values = slices.DeleteFunc(values, func(v string) bool { return v == "" })
+	slices.Sort(values)
+	return strings.Join(slices.Compact(values), ",")
+}

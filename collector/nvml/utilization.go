@@ -1,0 +1,34 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"gpuvigil/internal/metric"
+)
+
+func utilizationCalls() []call {
+	return []call{
+		{
+			function: "nvmlDeviceGetUtilizationRates",
+			rows:     []*metric.Def{metric.Utilization, metric.MemoryUtilization},
+			read: func(d device, s *sample) nvml.Return {
+				u, ret := d.GetUtilizationRates()
+				if ret == nvml.SUCCESS {
+					put(s, metric.Utilization, 0, u.Gpu)
+					put(s, metric.MemoryUtilization, 0, u.Memory)
+				}
+				return ret
+			},
+		},
+		one("nvmlDeviceGetEncoderUtilization", metric.EncoderUtilization, func(d device) (uint32, nvml.Return) {
+			v, _, ret := d.GetEncoderUtilization()
+			return v, ret
+		}),
+		one("nvmlDeviceGetDecoderUtilization", metric.DecoderUtilization, func(d device) (uint32, nvml.Return) {
+			v, _, ret := d.GetDecoderUtilization()
+			return v, ret
+		}),
+	}
+}
