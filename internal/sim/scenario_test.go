@@ -105,11 +105,26 @@ func TestDemo(t *testing.T) {
 		{19 * time.Minute, "a thermal slowdown", func(v seen) bool { return v.thermal(chatGPU) && !v.thermal(1) }},
 		{26 * time.Minute, "a cool GPU and an empty queue", func(v seen) bool { return !v.thermal(chatGPU) && v.waiting < 5 }},
 		{37 * time.Minute, "somebody in the notebook", func(v seen) bool { return v.part.GPUs[notebookGPU].Value(metric.Utilization) > 0.2 }},
-		{8 * time.Hour, "the driver rolled back", func(v seen) bool { return v.driver == "570.124.06" }},
 	} {
 		if v := look(s, tc.at); !tc.ok(v) {
 			t.Errorf("at %v: want %s; got %d GPUs, waiting %.0f, p95 %.2f s, driver %s, CPU %.2f", tc.at, tc.what,
 				len(v.part.GPUs), v.waiting, v.p95, v.driver, v.part.Node.Value(metric.CPUBusy))
+		}
+	}
+}
+
+func TestVersionFlaps(t *testing.T) {
+	s := newSim(t, "quiet", func(c *Config) {
+		c.Scenario.Timeline = []Entry{{Kind: Version, Component: "driver", To: "580.1", At: time.Minute, For: 5 * time.Minute, Every: 10 * time.Minute}}
+	})
+	for i, want := range []string{"570.124.06", "580.1", "570.124.06", "580.1"} {
+		at := time.Duration(i)*5*time.Minute - 210*time.Second
+		v := look(s, at)
+		if v.driver != want {
+			t.Errorf("at %v the driver is %s, want %s", at, v.driver, want)
+		}
+		if energy := v.part.GPUs[0].Value(metric.Energy); i > 0 && energy > 60*powerLimit {
+			t.Errorf("half a minute after the driver was loaded a GPU has used %.0f J", energy)
 		}
 	}
 }

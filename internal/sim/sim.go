@@ -171,11 +171,15 @@ func (s *Sim) Begin() time.Time { return s.begin }
 // does not go back: for an earlier one it is the node as it last was. Events are
 // those since the part before.
 func (s *Sim) Part(t time.Time) *collector.Part {
+	s.advance(t)
+	return s.part()
+}
+
+func (s *Sim) advance(t time.Time) {
 	for next := s.now.Add(tick); !next.After(t); next = next.Add(tick) {
 		s.now = next
 		s.live()
 	}
-	return s.part()
 }
 
 // Prelude plays the scenario's past up to its start, a part for each step.
@@ -196,11 +200,18 @@ type source struct{ sim *Sim }
 
 func (source) Name() string { return SourceName }
 
+// Sample catches up in pieces: the machine may have slept for days.
 func (s source) Sample(ctx context.Context) (*collector.Part, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	const piece = 10 * time.Minute
+	for now := time.Now(); ; {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("simulate the node up to %v: %w", now, err)
+		}
+		if !s.sim.now.Add(piece).Before(now) {
+			return s.sim.Part(now), nil
+		}
+		s.sim.advance(s.sim.now.Add(piece))
 	}
-	return s.sim.Part(time.Now()), nil
 }
 
 func (s *Sim) tell(e collector.Event) {

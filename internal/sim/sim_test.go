@@ -183,6 +183,10 @@ func TestSourceGoesByTheWallClock(t *testing.T) {
 		if w := p.Endpoints[0].Value(metric.RequestsWaiting); !(w > 20) {
 			t.Errorf("%v requests wait 30 s into the saturation", w)
 		}
+		time.Sleep(time.Hour + 1234*time.Millisecond)
+		if p, err = source.Sample(t.Context()); err != nil || !p.Time.Equal(time.Now().Truncate(time.Second)) {
+			t.Errorf("after an hour's sleep the source tells of %v at %v: %v", p.Time, time.Now(), err)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := source.Sample(ctx); err == nil {
