@@ -1,0 +1,290 @@
+// Package config is gpuvigil's configuration: one YAML file, read strictly.
+// Whatever does not fit is an error that names file, line, key, the value found
+// and those allowed, and nothing starts with it.
+package config
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"gpuvigil/rules"
+)
+
+// Config is the whole configuration. The zero value is not valid: start from
+// Default.
+type Config struct {
+	Node      string            `yaml:"node"`    // name of this node; empty: $NODE_NAME, else the host name
+	Cluster   string            `yaml:"cluster"` // name of the cluster, shown in messages
+	Sampling  Sampling          `yaml:"sampling"`
+	NVML      NVML              `yaml:"nvml"`
+	Host      Host              `yaml:"host"`
+	Inference Inference         `yaml:"inference"`
+	Detect    Detect            `yaml:"detect"`
+	Rules     map[rules.ID]Rule `yaml:"rules"`
+	Links     Links             `yaml:"links"`
+	Alerting  Alerting          `yaml:"alerting"`
+}
+
+// Sampling is how often each tier of readings is taken.
+type Sampling struct {
+	Fast      Duration `yaml:"fast"`      // utilization, power, memory, clocks, host
+	Slow      Duration `yaml:"slow"`      // PCIe, ECC
+	Processes Duration `yaml:"processes"` // process lists; not below 15s, they take the driver's global lock
+	Inventory Duration `yaml:"inventory"` // identity, versions, limits
+}
+
+// NVML is the source of GPU readings.
+type NVML struct {
+	Enabled     bool     `yaml:"enabled"`
+	LibraryPath string   `yaml:"library_path"` // empty: the dynamic linker finds libnvidia-ml.so.1
+	CallLimit   Duration `yaml:"call_limit"`   // a call on a GPU that takes longer marks it as hung
+	InitLimit   Duration `yaml:"init_limit"`   // a driver that takes longer to start costs the child
+}
+
+// Host is where the kernel's files are.
+type Host struct {
+	ProcFS string `yaml:"procfs"`
+	SysFS  string `yaml:"sysfs"`
+}
+
+// Inference is the demand side: inference servers whose metrics are read.
+type Inference struct {
+	Interval Duration `yaml:"interval"`
+	Timeout  Duration `yaml:"timeout"`
+	Targets  []Target `yaml:"targets"`
+}
+
+// Target is one inference server's metrics page.
+type Target struct {
+	URL             string   `yaml:"url"`
+	Engine          string   `yaml:"engine"` // auto or vllm
+	GPUs            []string `yaml:"gpus"`   // uuids that it runs on; empty: any of this node
+	BearerTokenFile string   `yaml:"bearer_token_file"`
+	BearerTokenEnv  string   `yaml:"bearer_token_env"`
+}
+
+// Detect holds what the detectors can be told; their defaults work untouched.
+type Detect struct {
+	QueueTimeSLO      Duration `yaml:"queue_time_slo"`      // 0: the endpoint's own 99th percentile decides
+	SaturatedWindow   Duration `yaml:"saturated_window"`    // over which a GPU must be busy
+	IdleAfter         Duration `yaml:"idle_after"`          // for holders of unknown kind
+	IdleAfterNotebook Duration `yaml:"idle_after_notebook"` // for notebooks
+}
+
+// Rule overrides a rule's defaults. What is not given stays.
+type Rule struct {
+	Enabled  *bool           `yaml:"enabled"`
+	Severity *rules.Severity `yaml:"severity"`
+	For      *Duration       `yaml:"for"`
+	Hold     *Duration       `yaml:"hold"`
+}
+
+// Links are the places that messages and the page point to.
+type Links struct {
+	Dashboard string `yaml:"dashboard"` // URL of the overview dashboard
+	Runbook   string `yaml:"runbook"`   // URL that a rule's name is appended to
+	Page      string `yaml:"page"`      // URL under which people reach this agent's page
+}
+
+// Alerting is who is told.
+type Alerting struct {
+	Shadow Duration `yaml:"shadow"` // for so long after the first start only the certain faults are sent
+	Slack  []Slack  `yaml:"slack"`
+}
+
+// Slack is one Slack channel, reached by a bot token or an incoming webhook.
+type Slack struct {
+	Name        string         `yaml:"name"`
+	Channel     string         `yaml:"channel"` // with a token: the channel's id
+	TokenFile   string         `yaml:"token_file"`
+	TokenEnv    string         `yaml:"token_env"`
+	WebhookFile string         `yaml:"webhook_url_file"`
+	WebhookEnv  string         `yaml:"webhook_url_env"`
+	MinSeverity rules.Severity `yaml:"min_severity"`
+	APIURL      string         `yaml:"api_url"` // for tests and proxies
+}
+
+// Duration is a length of time, written as Prometheus does: 500ms, 15s, 1h30m, 7d.
+type Duration time.Duration
+
+// UnmarshalText reads a duration.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := model.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("found %q, allowed: a duration such as 500ms, 15s, 1h30m or 7d", clean(string(text)))
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+// String writes a duration as it is read.
+func (d Duration) String() string { return model.Duration(d).String() }
+
+// Default returns the configuration of an empty file.
+func Default() *Config {
+	return &Config{
+		Sampling: Sampling{
+			Fast:      Duration(time.Second),
+			Slow:      Duration(15 * time.Second),
+			Processes: Duration(15 * time.Second),
+			Inventory: Duration(time.Minute),
+		},
+		NVML: NVML{
+			Enabled:   true,
+			CallLimit: Duration(5 * time.Second),
+			InitLimit: Duration(time.Minute),
+		},
+		Host:      Host{ProcFS: "/proc", SysFS: "/sys"},
+		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
+		Detect: Detect{
+			SaturatedWindow:   Duration(5 * time.Minute),
+			IdleAfter:         Duration(30 * time.Minute),
+			IdleAfterNotebook: Duration(2 * time.Hour),
+		},
+		Alerting: Alerting{Shadow: Duration(7 * 24 * time.Hour)},
+	}
+}
+
+// Load reads a configuration file. An empty name gives the defaults. The error
+// lists everything that is wrong with the file.
+func Load(file string) (*Config, error) {
+	c := Default()
+	if file == "" {
+		return c, c.check("configuration")
+	}
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w: give an existing file with --config.file, or leave the flag out for the defaults", err)
+	}
+	return Parse(filepath.Base(file), source)
+}
+
+// Parse reads a configuration from memory; file is its name in errors.
+func Parse(file string, source []byte) (*Config, error) {
+	c := Default()
+	if errs := decode(file, source, c); len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	for i := range c.Inference.Targets {
+		if c.Inference.Targets[i].Engine == "" {
+			c.Inference.Targets[i].Engine = "auto"
+		}
+	}
+	return c, c.check(file)
+}
+
+// check finds what is well formed and still cannot work.
+func (c *Config) check(file string) error {
+	var errs []error
+	fail := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s: %s", file, key, fmt.Sprintf(format, args...)))
+	}
+	atLeast := func(key string, d Duration, min time.Duration) {
+		if time.Duration(d) < min {
+			fail(key, "found %s, allowed: %s or more", d, model.Duration(min))
+		}
+	}
+	atLeast("sampling.fast", c.Sampling.Fast, 100*time.Millisecond)
+	atLeast("sampling.slow", c.Sampling.Slow, time.Second)
+	atLeast("sampling.processes", c.Sampling.Processes, 15*time.Second)
+	atLeast("sampling.inventory", c.Sampling.Inventory, time.Second)
+	atLeast("nvml.call_limit", c.NVML.CallLimit, 100*time.Millisecond)
+	atLeast("nvml.init_limit", c.NVML.InitLimit, time.Second)
+	atLeast("inference.interval", c.Inference.Interval, time.Second)
+	atLeast("inference.timeout", c.Inference.Timeout, 100*time.Millisecond)
+	atLeast("detect.saturated_window", c.Detect.SaturatedWindow, time.Second)
+	atLeast("detect.idle_after", c.Detect.IdleAfter, time.Minute)
+	atLeast("detect.idle_after_notebook", c.Detect.IdleAfterNotebook, time.Minute)
+
+	for i, t := range c.Inference.Targets {
+		key := fmt.Sprintf("inference.targets[%d]", i)
+		checkURL(t.URL, key+".url", true, fail)
+		if !slices.Contains([]string{"auto", "vllm"}, t.Engine) {
+			fail(key+".engine", "found %q, allowed: auto, vllm", clean(t.Engine))
+		}
+		if t.BearerTokenFile != "" && t.BearerTokenEnv != "" {
+			fail(key, "found both bearer_token_file and bearer_token_env, allowed: one of them")
+		}
+	}
+	for id, r := range c.Rules {
+		book := rules.Get(id)
+		if book == nil {
+			fail("rules."+clean(string(id)), "unknown rule, allowed: %s", strings.Join(ruleIDs(), ", "))
+			continue
+		}
+		if r.Severity != nil && *r.Severity == rules.Page && !book.Pages {
+			fail("rules."+string(id)+".severity", "found page, allowed: info, ticket: this rule is not certain enough to wake anybody")
+		}
+	}
+	for key, link := range map[string]string{"links.dashboard": c.Links.Dashboard, "links.runbook": c.Links.Runbook, "links.page": c.Links.Page} {
+		checkURL(link, key, false, fail)
+	}
+	c.checkSlack(fail)
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
+
+func (c *Config) checkSlack(fail func(key, format string, args ...any)) {
+	names := map[string]bool{}
+	for i, s := range c.Alerting.Slack {
+		key := fmt.Sprintf("alerting.slack[%d]", i)
+		switch {
+		case s.Name == "":
+			fail(key+".name", "is missing: give each receiver a name, it is a label in metrics")
+		case names[s.Name]:
+			fail(key+".name", "found %q a second time, allowed: a name of its own for each receiver", clean(s.Name))
+		}
+		names[s.Name] = true
+		var ways []string
+		for way, value := range map[string]string{"token_file": s.TokenFile, "token_env": s.TokenEnv, "webhook_url_file": s.WebhookFile, "webhook_url_env": s.WebhookEnv} {
+			if value != "" {
+				ways = append(ways, way)
+			}
+		}
+		slices.Sort(ways)
+		if len(ways) != 1 {
+			fail(key, "found %d of token_file, token_env, webhook_url_file, webhook_url_env, allowed: exactly one", len(ways))
+		} else if token := strings.HasPrefix(ways[0], "token"); token == (s.Channel == "") {
+			fail(key+".channel", "must be given with a bot token, and only then: a webhook has its channel built in")
+		}
+		checkURL(s.APIURL, key+".api_url", false, fail)
+	}
+}
+
+func ruleIDs() []string {
+	var ids []string
+	for _, r := range rules.All() {
+		ids = append(ids, string(r.ID))
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// checkURL accepts absolute http and https URLs. The value is not quoted: it may
+// hold a password, and an error of the parser would print it.
+func checkURL(value, key string, required bool, fail func(key, format string, args ...any)) {
+	if value == "" {
+		if required {
+			fail(key, "is missing, allowed: a URL that begins with http:// or https://")
+		}
+		return
+	}
+	u, err := url.Parse(value)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		fail(key, "is not a URL that begins with http:// or https:// (the value is not shown, it may hold a password)")
+	}
+}
+
+// Example is the commented example: every key with its default.
+//
+//go:embed example.yml
+var Example []byte

@@ -1,0 +1,192 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestExampleChangesNothing(t *testing.T) {
+	got, err := Parse("example.yml", Example)
+	if err != nil {
+		t.Fatalf("the documented example does not load:\n%v", err)
+	}
+	want := Default()
+	for _, check := range []struct {
+		name      string
+		got, want any
+	}{
+		{"sampling", got.Sampling, want.Sampling},
+		{"nvml", got.NVML, want.NVML},
+		{"host", got.Host, want.Host},
+		{"detect", got.Detect, want.Detect},
+		{"inference.interval", got.Inference.Interval, want.Inference.Interval},
+		{"inference.timeout", got.Inference.Timeout, want.Inference.Timeout},
+		{"alerting.shadow", got.Alerting.Shadow, want.Alerting.Shadow},
+		{"links", got.Links, want.Links},
+	} {
+		if diff := cmp.Diff(check.want, check.got); diff != "" {
+			t.Errorf("the example says another default for %s than the program has (-program +example):\n%s", check.name, diff)
+		}
+	}
+}
+
+// The example with every commented key taken in must load too, so that nobody
+// copies a line that does not work.
+func TestExampleWithEveryKey(t *testing.T) {
+	text := string(Example)
+	text = regexp.MustCompile(`(?m)^(\s*)# (- url:|- name:|  [a-z_]+:|idle_gpu:)`).ReplaceAllString(text, "$1$2")
+	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "rules: {}", "rules:").Replace(text)
+	c, err := Parse("example.yml", []byte(text))
+	if err != nil {
+		t.Fatalf("the example with its commented keys does not load:\n%v\n%s", err, text)
+	}
+	if len(c.Inference.Targets) != 1 || len(c.Alerting.Slack) != 1 || len(c.Rules) != 1 {
+		t.Errorf("commented parts of the example were not read: %d targets, %d receivers, %d rules, want 1 of each", len(c.Inference.Targets), len(c.Alerting.Slack), len(c.Rules))
+	}
+}
+
+func TestEveryKeyIsDocumented(t *testing.T) {
+	var walk func(typ reflect.Type, path string)
+	walk = func(typ reflect.Type, path string) {
+		switch typ.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			walk(typ.Elem(), path)
+		case reflect.Struct:
+			for i := range typ.NumField() {
+				key := typ.Field(i).Tag.Get("yaml")
+				if key == "" {
+					t.Errorf("%s.%s has no yaml tag: it cannot be configured", typ, typ.Field(i).Name)
+					continue
+				}
+				if !regexp.MustCompile(`(?m)^[\s#-]*` + key + `:`).Match(Example) {
+					t.Errorf("key %s.%s is not in the documented example", path, key)
+				}
+				walk(typ.Field(i).Type, path+"."+key)
+			}
+		}
+	}
+	walk(reflect.TypeFor[Config](), "")
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	f := func(source string, want ...string) {
+		t.Helper()
+		_, err := Parse("gpuvigil.yml", []byte(source))
+		if err == nil {
+			t.Errorf("this configuration was accepted, want an error with %q:\n%s", want, source)
+			return
+		}
+		for _, w := range want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("the error does not say %q:\n%v\nfor:\n%s", w, err, source)
+			}
+		}
+		if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the error shows a secret:\n%v", err)
+		}
+	}
+	// Unknown keys, at each level, with what is allowed there.
+	f("samplin:\n  fast: 1s\n", "gpuvigil.yml:1: samplin: unknown key", "sampling")
+	f("sampling:\n  fsat: 1s\n", "gpuvigil.yml:2: sampling.fsat: unknown key, allowed: fast, inventory, processes, slow")
+	f("alerting:\n  slack:\n  - name: a\n    token: xoxb-hunter2\n", "gpuvigil.yml:4: alerting.slack[0].token: unknown key", "token_file")
+	// Wrong types.
+	f("sampling:\n  fast: quick\n", "gpuvigil.yml:2: sampling.fast", `found "quick"`, "15s")
+	f("sampling: 3\n", "gpuvigil.yml:1: sampling", `found "3"`, "keys with values")
+	f("nvml:\n  enabled: maybe\n", "gpuvigil.yml:2: nvml.enabled", `found "maybe"`, "true or false")
+	f("nvml:\n  enabled: [true]\n", "gpuvigil.yml:2: nvml.enabled", "found a list")
+	f("inference:\n  targets: x\n", "gpuvigil.yml:2: inference.targets", "allowed: a list")
+	f("- a\n", "found a list, allowed: keys with values")
+	// Out of range.
+	f("sampling:\n  fast: 1ms\n", "sampling.fast: found 1ms, allowed: 100ms or more")
+	f("sampling:\n  processes: 1s\n", "sampling.processes: found 1s, allowed: 15s or more")
+	f("inference:\n  targets:\n  - url: http://a/metrics\n    engine: foo\n", `engine: found "foo", allowed: auto, vllm`)
+	f("rules:\n  no_such: {}\n", "rules.no_such: unknown rule, allowed:", "xid")
+	f("rules:\n  idle_gpu:\n    severity: page\n", "rules.idle_gpu.severity", "allowed: info, ticket")
+	f("rules:\n  idle_gpu:\n    severity: urgent\n", "gpuvigil.yml:3", `"urgent"`)
+	// Secrets in the wrong place, URLs that do not parse.
+	f("inference:\n  targets:\n  - url: http://u:hunter2%zz@h\n", "inference.targets[0].url: is not a URL")
+	f("alerting:\n  slack:\n  - name: a\n    api_url: \"http://u:hunter2%zz@h\"\n    webhook_url_env: X\n", "api_url: is not a URL")
+	f("node: [xoxb-hunter2\n", "not valid YAML")
+	f("alerting: xoxb-hunter2\n", "may be secret")
+	// Slack.
+	f("alerting:\n  slack:\n  - channel: C1\n    token_env: T\n", "alerting.slack[0].name: is missing")
+	f("alerting:\n  slack:\n  - name: a\n", "found 0 of token_file")
+	f("alerting:\n  slack:\n  - name: a\n    token_env: T\n", "alerting.slack[0].channel: must be given")
+	f("alerting:\n  slack:\n  - {name: a, webhook_url_env: T}\n  - {name: a, webhook_url_env: T}\n", "a second time")
+	// YAML's own traps.
+	f("node: a\nnode: b\n", "node")
+	f("node: *nowhere\n", "alias")
+	f("node: a\n---\nnode: b\n", "second YAML document")
+	f("node: !!binary aGk=\n", "tag")
+	f("node: a\n  cluster: b\n", "gpuvigil.yml")
+}
+
+func TestEveryMistakeIsListedAtOnce(t *testing.T) {
+	_, err := Parse("f", []byte("a: 1\nb: 2\nsampling:\n  fast: x\n"))
+	if err == nil || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("want three lines, one for each mistake, got:\n%v", err)
+	}
+}
+
+func TestValues(t *testing.T) {
+	c, err := Parse("f", []byte(`
+sampling: &s {fast: 500ms}
+rules:
+  idle_gpu: {enabled: false, severity: info, for: 1h30m}
+alerting:
+  shadow: 0s
+  slack:
+  - {name: oncall, channel: C1, token_env: SLACK_TOKEN, min_severity: page}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := time.Duration(c.Sampling.Fast); got != 500*time.Millisecond {
+		t.Errorf("sampling.fast = %v, want 500ms", got)
+	}
+	if got := time.Duration(c.Sampling.Slow); got != 15*time.Second {
+		t.Errorf("sampling.slow = %v, want the default beside a given neighbour", got)
+	}
+	r := c.Rules["idle_gpu"]
+	if r.Enabled == nil || *r.Enabled || r.For == nil || time.Duration(*r.For) != 90*time.Minute || r.Hold != nil {
+		t.Errorf("rules.idle_gpu = %+v, want disabled, for 90m, no hold", r)
+	}
+	if c.Alerting.Shadow != 0 || c.Alerting.Slack[0].MinSeverity.String() != "page" {
+		t.Errorf("alerting = %+v", c.Alerting)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	if _, err := Load(filepath.Join(t.TempDir(), "absent.yml")); err == nil || !strings.Contains(err.Error(), "--config.file") {
+		t.Errorf("a missing file gives %v, want an error that says what to do", err)
+	}
+	empty := filepath.Join(t.TempDir(), "empty.yml")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(empty); err != nil {
+		t.Errorf("an empty file is not accepted: %v", err)
+	}
+	if _, err := Load(""); err != nil {
+		t.Errorf("no file is not accepted: %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(Example)
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Add([]byte("rules: {xid: {for: 1s}}"))
+	f.Fuzz(func(t *testing.T, source []byte) {
+		c, err := Parse("f", source)
+		if err == nil && (c.Sampling.Fast <= 0 || c.Sampling.Processes < Duration(15*time.Second)) {
+			t.Errorf("accepted a configuration that cannot run: %+v", c.Sampling)
+		}
+	})
+}

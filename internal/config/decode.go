@@ -1,0 +1,305 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// decoder fills a struct from YAML and says of everything that does not fit
+// where it stands, what was found and what is allowed. It never quotes the
+// source around a mistake: a secret that was written in the wrong place must not
+// reach a log.
+type decoder struct {
+	file    string
+	anchors map[string]ast.Node
+	errs    []error
+}
+
+// maxDepth bounds nesting, and with it what an alias that names itself can cost.
+const maxDepth = 32
+
+// decode reads source into the struct that into points to. Fields that the
+// source does not name keep their value. It returns every mistake, not only the
+// first.
+func decode(file string, source []byte, into any) []error {
+	d := &decoder{file: file, anchors: map[string]ast.Node{}}
+	tree, err := parser.ParseBytes(source, 0)
+	if err != nil {
+		return []error{fmt.Errorf("%s: not valid YAML: %s", file, firstLine(yaml.FormatError(err, false, false)))}
+	}
+	documents := 0
+	for _, doc := range tree.Docs {
+		if doc.Body == nil {
+			continue
+		}
+		if documents++; documents > 1 {
+			d.fail(doc.Body, "", "found a second YAML document, allowed: one")
+			break
+		}
+		d.value(doc.Body, reflect.ValueOf(into).Elem(), "", 0)
+	}
+	return d.errs
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+func (d *decoder) fail(n ast.Node, path, format string, args ...any) {
+	where := d.file
+	if tok := n.GetToken(); tok != nil && tok.Position != nil {
+		where = fmt.Sprintf("%s:%d", d.file, tok.Position.Line)
+	}
+	if path == "" {
+		path = "top level"
+	}
+	d.errs = append(d.errs, fmt.Errorf("%s: %s: %s", where, path, fmt.Sprintf(format, args...)))
+}
+
+var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+
+// value decodes one node into v.
+func (d *decoder) value(n ast.Node, v reflect.Value, path string, depth int) {
+	n = d.resolve(n, path)
+	if n == nil {
+		return
+	}
+	if depth > maxDepth {
+		d.fail(n, path, "nested deeper than %d levels", maxDepth)
+		return
+	}
+	if _, null := n.(*ast.NullNode); null {
+		return // a key without a value keeps the default
+	}
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		d.value(n, v.Elem(), path, depth)
+		return
+	}
+	if v.CanAddr() && v.Addr().Type().Implements(textUnmarshaler) {
+		d.text(n, v, path)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		d.mapping(n, path, func(key string, at, child ast.Node) { d.field(at, child, v, path, key, depth) })
+	case reflect.Map:
+		if v.IsNil() {
+			v.Set(reflect.MakeMap(v.Type()))
+		}
+		d.mapping(n, path, func(key string, _, child ast.Node) {
+			elem := reflect.New(v.Type().Elem()).Elem()
+			if old := v.MapIndex(reflect.ValueOf(key).Convert(v.Type().Key())); old.IsValid() {
+				elem.Set(old)
+			}
+			d.value(child, elem, join(path, key), depth+1)
+			v.SetMapIndex(reflect.ValueOf(key).Convert(v.Type().Key()), elem)
+		})
+	case reflect.Slice:
+		seq, ok := n.(*ast.SequenceNode)
+		if !ok {
+			d.fail(n, path, "found %s, allowed: a list", describe(n))
+			return
+		}
+		list := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
+		for i, item := range seq.Values {
+			d.value(item, list.Index(i), fmt.Sprintf("%s[%d]", path, i), depth+1)
+		}
+		v.Set(list)
+	default:
+		d.scalar(n, v, path)
+	}
+}
+
+// resolve follows anchors, aliases and tags to the node that holds the value.
+func (d *decoder) resolve(n ast.Node, path string) ast.Node {
+	for range maxDepth {
+		switch t := n.(type) {
+		case *ast.AnchorNode:
+			d.anchors[t.Name.String()] = t.Value
+			n = t.Value
+		case *ast.AliasNode:
+			target, ok := d.anchors[t.Value.String()]
+			if !ok {
+				d.fail(n, path, "found alias *%s, but no anchor of that name stands before it", t.Value)
+				return nil
+			}
+			n = target
+		case *ast.TagNode:
+			d.fail(n, path, "found a YAML tag, allowed: plain values")
+			return nil
+		default:
+			return n
+		}
+	}
+	d.fail(n, path, "found aliases that go in a circle")
+	return nil
+}
+
+func (d *decoder) mapping(n ast.Node, path string, each func(key string, at, child ast.Node)) {
+	var pairs []*ast.MappingValueNode
+	switch m := n.(type) {
+	case *ast.MappingNode:
+		pairs = m.Values
+	case *ast.MappingValueNode:
+		pairs = []*ast.MappingValueNode{m}
+	default:
+		d.fail(n, path, "found %s, allowed: keys with values", describe(n))
+		return
+	}
+	seen := map[string]bool{}
+	for _, p := range pairs {
+		key, ok := d.key(p)
+		switch {
+		case !ok:
+			d.fail(p.Key, path, "found a key that is not a plain word")
+		case seen[key]:
+			d.fail(p.Key, join(path, key), "stands twice")
+		default:
+			seen[key] = true
+			each(key, p.Key, p.Value)
+		}
+	}
+}
+
+func (d *decoder) key(p *ast.MappingValueNode) (string, bool) {
+	if s, ok := p.Key.(*ast.StringNode); ok {
+		return s.Value, true
+	}
+	return "", false
+}
+
+func (d *decoder) field(at, child ast.Node, v reflect.Value, path, key string, depth int) {
+	var keys []string
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Tag.Get("yaml")
+		if name == "" {
+			continue
+		}
+		if name == key {
+			d.value(child, v.Field(i), join(path, key), depth+1)
+			return
+		}
+		keys = append(keys, name)
+	}
+	slices.Sort(keys)
+	d.fail(at, join(path, clean(key)), "unknown key, allowed: %s", strings.Join(keys, ", "))
+}
+
+func (d *decoder) text(n ast.Node, v reflect.Value, path string) {
+	s, ok := scalarText(n)
+	if !ok {
+		d.fail(n, path, "found %s, allowed: one value", describe(n))
+		return
+	}
+	if err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(s)); err != nil {
+		d.fail(n, path, "%v", err)
+	}
+}
+
+func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
+	s, ok := scalarText(n)
+	if !ok {
+		d.fail(n, path, "found %s, allowed: %s", describe(n), kindWords(v.Kind()))
+		return
+	}
+	wrong := func() { d.fail(n, path, "found %q, allowed: %s", clean(s), kindWords(v.Kind())) }
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(s)
+	case reflect.Bool:
+		b, isBool := n.(*ast.BoolNode)
+		if !isBool {
+			wrong()
+			return
+		}
+		v.SetBool(b.Value)
+	case reflect.Int:
+		i, err := strconv.ParseInt(s, 10, 0)
+		if err != nil {
+			wrong()
+			return
+		}
+		v.SetInt(i)
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(s, 64)
+		if err != nil || f != f || f > 1e300 || f < -1e300 {
+			wrong()
+			return
+		}
+		v.SetFloat(f)
+	default:
+		panic("BUG: configuration field " + path + " has a type that the decoder does not know: " + v.Type().String())
+	}
+}
+
+// scalarText returns the text of a scalar as it stands in the file.
+func scalarText(n ast.Node) (string, bool) {
+	switch t := n.(type) {
+	case *ast.StringNode:
+		return t.Value, true
+	case *ast.LiteralNode:
+		return t.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return n.GetToken().Value, true
+	}
+	return "", false
+}
+
+func kindWords(k reflect.Kind) string {
+	switch k {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	default:
+		return "a text"
+	}
+}
+
+func describe(n ast.Node) string {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "keys with values"
+	case *ast.SequenceNode:
+		return "a list"
+	}
+	if s, ok := scalarText(n); ok {
+		return strconv.Quote(clean(s))
+	}
+	return "something else"
+}
+
+// clean shortens what is quoted back, and does not quote what looks like a
+// secret in the wrong place.
+func clean(s string) string {
+	for _, mark := range []string{"xox", "xapp-", "://", "Bearer "} {
+		if strings.Contains(s, mark) {
+			return "[a value that may be secret]"
+		}
+	}
+	if r := []rune(s); len(r) > 40 {
+		return string(r[:40]) + "…"
+	}
+	return s
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
