@@ -95,7 +95,8 @@ type Evidence struct {
 	Observed   float64    `json:"observed"`
 	Want       *float64   `json:"want,omitempty"` // in the same unit; nil if there is no expectation in numbers
 	Confidence Confidence `json:"confidence"`
-	Why        string     `json:"why,omitempty"` // one clause on the confidence: "reported by the driver", "p = 1e-6 over 5 min"
+	Why        string     `json:"why,omitempty"`    // one clause on the confidence: "reported by the driver", "p = 1e-6 over 5 min"
+	Action     string     `json:"action,omitempty"` // the first thing to do, where it is more precise than the rule's
 }
 
 // State is where a finding is in its life.
@@ -123,9 +124,9 @@ type Finding struct {
 	LastSeen time.Time `json:"last_seen"`         // when the detector last judged the subject
 	LastTrue time.Time `json:"last_true"`         // when the condition last held
 
-	Score    float64  `json:"score"`
-	Evidence Evidence `json:"evidence"`
-	Count    int      `json:"count"`           // observations above the threshold since it began
+	Score    float64  `json:"score"`           // as last judged
+	Evidence Evidence `json:"evidence"`        // of when the condition last held
+	Count    int      `json:"count"`           // observations at or above the threshold since it began
 	Flaps    int      `json:"flaps"`           // how often it came back within the flap window
 	Ended    string   `json:"ended,omitempty"` // why it resolved: cleared, expired, hidden
 
@@ -139,6 +140,17 @@ type Finding struct {
 
 // Key identifies a finding among those of one agent: rule, subject and cause.
 func (f *Finding) Key() string { return string(f.Rule) + "|" + f.Subject.String() + "|" + f.Cause }
+
+// Action returns the first thing to do about the finding: its own, else its rule's.
+func (f *Finding) Action() string {
+	if f.Evidence.Action != "" {
+		return f.Evidence.Action
+	}
+	if r := rules.Get(f.Rule); r != nil {
+		return r.Action
+	}
+	return ""
+}
 
 // Incident is what a person is told about: a root cause and the findings that
 // belong to it. It is the only grouping; alerting delivers it and does not
@@ -157,7 +169,7 @@ type Incident struct {
 
 // Point is one minute of a watched reading.
 type Point struct {
-	Time           time.Time
+	Time           time.Time // the minute's beginning
 	Min, Mean, Max float64
 }
 

@@ -36,7 +36,7 @@ var (
 	AgentGoroutines = row(Def{Entity: Node, Tier: Fast, Max: 1e7, Name: "vigil_agent_goroutines",
 		Help: "Goroutines of the agent."})
 	ChildRestarts = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_child_restarts_total", Labels: []string{"reason"},
-		Help: "Restarts of the child process that talks to NVML, by reason: exited, init_hung, all_gpus_hung, driver_changed, released."})
+		Help: "Restarts of the child process that talks to NVML, by reason: exited, init_hung, all_gpus_hung, driver_changed, released, bad_frame."})
 	ChildUp = row(Def{Entity: Agent, Name: "vigil_child_up",
 		Help: "1 while the child process that talks to NVML runs and has sent a frame in time."})
 	ChildStuck = row(Def{Entity: Agent, Name: "vigil_child_stuck",
@@ -85,5 +85,7 @@ var (
 	DetectorPanics = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_detector_failures_total", Labels: []string{"rule"},
 		Help: "Snapshots that the rule's detector failed on; they were skipped for that rule only."})
 	FindingsCapped = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_findings_capped_total", Labels: []string{"rule"},
-		Help: "Findings that were not opened because the rule had reached its limit of subjects."})
+		Help: "Observations that could not become a finding or a condition because the rule had reached its limit of subjects."})
+	ObservationsDropped = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_observations_dropped_total", Labels: []string{"rule"},
+		Help: "Observations of the rule's detector that were not finite numbers or named no subject, and were dropped."})
 )

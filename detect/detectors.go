@@ -1,0 +1,100 @@
+package detect
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuvigil/collector"
+)
+
+// DetectorConfig is what the detectors can be told. The zero value works
+// untouched.
+type DetectorConfig struct {
+	Saturated SaturatedConfig
+	Idle      IdleConfig
+	Version   VersionConfig
+	Xid       XidConfig
+}
+
+// Detectors returns all detectors, causes before what they hide.
+func Detectors(cfg DetectorConfig) []Detector {
+	return []Detector{
+		NewXid(cfg.Xid),
+		NewSaturated(cfg.Saturated),
+		NewIdle(cfg.Idle),
+		NewVersion(cfg.Version),
+	}
+}
+
+// sampleGap is the longest time that one sample may stand for.
+const sampleGap = 90 * time.Second
+
+// covers reports whether an endpoint runs on the GPU, as far as is known: an
+// endpoint without GPUs may run on any but those that a batch scheduler gave to a
+// job.
+func covers(e *collector.Endpoint, g *collector.GPU) bool {
+	if len(e.GPUs) > 0 {
+		return slices.Contains(e.GPUs, g.UUID)
+	}
+	return !ofJob(g)
+}
+
+func ofJob(g *collector.GPU) bool {
+	for i := range g.Owners {
+		if g.Owners[i].Kind == "job" {
+			return true
+		}
+	}
+	return false
+}
+
+// holder is who a GPU's use is put down to: the first of its owners.
+func holder(g *collector.GPU) collector.Owner {
+	if len(g.Owners) == 0 {
+		return collector.Owner{}
+	}
+	return g.Owners[0]
+}
+
+func gpuSubject(uuid string) Subject { return Subject{Kind: "gpu", ID: uuid} }
+
+// watches reports whether a name, of a process or an owner, is that of a notebook.
+func isNotebook(name string) bool {
+	for _, word := range []string{"jupyter", "ipykernel", "notebook"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// isService reports whether a process has a context on GPUs without using them
+// for anybody: it makes no GPU held.
+func isService(name string) bool {
+	for _, service := range []string{"nvidia-cuda-mps", "nvidia-persistenced", "nv-hostengine", "dcgm-exporter", "Xorg", "gpuvigil"} {
+		if strings.HasPrefix(name, service) {
+			return true
+		}
+	}
+	return false
+}
+
+// decodeState reads a detector's memory, whose JSON has a field version.
+func decodeState(data []byte, into any, newest int) error {
+	var v struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(data, &v); err != nil {
+		return fmt.Errorf("its memory is damaged: %w", err)
+	}
+	if v.Version < 1 || v.Version > newest {
+		return fmt.Errorf("its memory has version %d, this release knows 1 to %d: run the newer release again to keep it", v.Version, newest)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("its memory is damaged: %w", err)
+	}
+	return nil
+}

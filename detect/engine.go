@@ -1,0 +1,273 @@
+package detect
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	vm "github.com/VictoriaMetrics/metrics"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+	"gpuvigil/rules"
+)
+
+const (
+	defaultMaxFindings = 512
+
+	// stepBackPatience is how many snapshots in a row may be older than the newest
+	// one before the engine takes it that the clock was set back.
+	stepBackPatience = 30
+
+	// longPause between two snapshots means that nobody looked: what was not judged
+	// in it has not disappeared.
+	longPause = 5 * time.Minute
+)
+
+// Setting changes a rule for this engine. What is nil stays as the rule book has it.
+type Setting struct {
+	For, Hold *time.Duration
+	// Severity is what the rule's worst findings get, even above the rule's own
+	// limit; lesser ones keep theirs but never exceed it.
+	Severity *rules.Severity
+	Disabled bool
+}
+
+// Config is what an engine can be told. The zero Config works.
+type Config struct {
+	Node        string       // for findings of snapshots that do not name their node
+	Log         *slog.Logger // nil: nothing is logged
+	Settings    map[rules.ID]Setting
+	MaxFindings int // per rule, pending and firing together; 0 means 512
+}
+
+// Engine runs detectors over snapshots and owns the life of the findings.
+// Observe is called from one goroutine at a time; everything else may be called
+// from any.
+type Engine struct {
+	cfg       Config
+	judges    []*judge // in the order of the detectors: causes before what they hide
+	versions  interface{ VersionChanges() map[string]uint64 }
+	view      atomic.Pointer[View]
+	published time.Time // when the view was last rebuilt as a whole
+
+	mu        sync.Mutex
+	snapshot  *collector.Snapshot // the one being observed
+	now       time.Time           // the newest snapshot's time
+	resumed   time.Time           // since when snapshots have come without a long pause
+	behind    int                 // snapshots in a row that were older than now
+	changed   bool                // the view has to be rebuilt
+	events    eventLog
+	history   history
+	incidents incidents
+	finished  []Finding                    // resolved in the last day, oldest first
+	parked    map[rules.ID]json.RawMessage // state of detectors that do not run now
+}
+
+// judge is one detector with its rule, as set for this engine, and its findings.
+type judge struct {
+	detector Detector
+	rule     *rules.Rule
+	wait     time.Duration // rule.For
+	hold     time.Duration
+	severity *rules.Severity
+	limit    int
+	report   func(Observation)
+	hiders   []*judge
+	hides    bool // some rule is hidden by this one
+
+	found      map[key]*tracked
+	order      []*tracked // in the order in which they were opened
+	blocked    map[Subject]struct{}
+	conditions []Condition
+	condition  map[Subject]int // position in conditions
+	seenAt     []time.Time     // of conditions, when last judged
+
+	seconds                   *vm.FloatCounter
+	failures, capped, dropped *vm.Counter
+}
+
+// NewEngine returns an engine that runs the detectors in the given order. A rule
+// that hides another must come before it. It panics if the detectors contradict
+// the rule book, which no configuration can bring about.
+func NewEngine(cfg Config, detectors []Detector) *Engine {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.MaxFindings <= 0 {
+		cfg.MaxFindings = defaultMaxFindings
+	}
+	e := &Engine{cfg: cfg}
+	for _, d := range detectors {
+		if v, ok := d.(interface{ VersionChanges() map[string]uint64 }); ok {
+			e.versions = v
+		}
+		if !cfg.Settings[d.Rule().ID].Disabled {
+			e.judges = append(e.judges, e.newJudge(d))
+		}
+	}
+	e.link(detectors)
+	e.history = newHistory(e.judges)
+	e.publish()
+	return e
+}
+
+func (e *Engine) newJudge(d Detector) *judge {
+	r, set := d.Rule(), e.cfg.Settings[d.Rule().ID]
+	j := &judge{
+		detector: d, rule: r, wait: r.For, hold: r.Hold, severity: set.Severity, limit: e.cfg.MaxFindings,
+		found: map[key]*tracked{}, blocked: map[Subject]struct{}{}, condition: map[Subject]int{},
+		seconds:  vm.GetOrCreateFloatCounter(metric.DetectorSeconds.Series(string(r.ID))),
+		failures: vm.GetOrCreateCounter(metric.DetectorPanics.Series(string(r.ID))),
+		capped:   vm.GetOrCreateCounter(metric.FindingsCapped.Series(string(r.ID))),
+		dropped:  vm.GetOrCreateCounter(metric.ObservationsDropped.Series(string(r.ID))),
+	}
+	if set.For != nil {
+		j.wait = *set.For
+	}
+	if set.Hold != nil {
+		j.hold = *set.Hold
+	}
+	// One closure for the engine's life: a snapshot costs none.
+	j.report = func(o Observation) { e.take(j, &o) }
+	return j
+}
+
+// link finds for each rule those that hide it.
+func (e *Engine) link(detectors []Detector) {
+	for i, d := range detectors {
+		for _, id := range d.Rule().HiddenBy {
+			if slices.ContainsFunc(detectors[i:], func(d Detector) bool { return d.Rule().ID == id }) {
+				panic(fmt.Sprintf("BUG: detector %s is hidden by %s and must come after it", d.Rule().ID, id))
+			}
+		}
+	}
+	for _, j := range e.judges {
+		for _, h := range e.judges {
+			if slices.Contains(j.rule.HiddenBy, h.rule.ID) {
+				j.hiders = append(j.hiders, h)
+				h.hides = true
+			}
+		}
+	}
+}
+
+// Observe judges a snapshot and returns the incidents that it opened, changed or
+// resolved. A snapshot that is not newer than the last is ignored; if the clock
+// was set back for good, the engine goes on from the new time after half a minute
+// of snapshots.
+func (e *Engine) Observe(s *collector.Snapshot) []Incident {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.accept(s.Time) {
+		return nil
+	}
+	e.snapshot = s
+	e.events.add(s.Events)
+	e.history.add(s, e.node())
+	for _, j := range e.judges {
+		e.run(j, s)
+	}
+	for _, j := range e.judges {
+		e.settle(j)
+	}
+	told := e.incidents.settle(e.now)
+	e.changed = e.changed || len(told) > 0
+	e.publish()
+	e.snapshot = nil
+	return told
+}
+
+// accept moves the engine's clock, unless it would move back.
+func (e *Engine) accept(at time.Time) bool {
+	switch {
+	case at.After(e.now):
+		if e.resumed.IsZero() || at.Sub(e.now) > longPause {
+			e.resumed = at
+		}
+	case e.behind < stepBackPatience:
+		e.behind++
+		return false
+	default:
+		e.cfg.Log.Warn("the clock was set back: findings go on from the new time", "from", e.now, "to", at)
+		e.rebase(at)
+	}
+	e.now, e.behind = at, 0
+	return true
+}
+
+// run lets one detector look. What it panics over costs only itself.
+func (e *Engine) run(j *judge, s *collector.Snapshot) {
+	began := time.Now() // what looking costs is the one thing measured by the real clock
+	defer func() {
+		j.seconds.Add(time.Since(began).Seconds())
+		if p := recover(); p != nil {
+			j.failures.Inc()
+			e.cfg.Log.Error("a detector failed on a snapshot and was skipped; please report this as a bug",
+				"rule", j.rule.ID, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	j.detector.Observe(s, j.report)
+}
+
+// take accepts one observation of the snapshot being observed.
+func (e *Engine) take(j *judge, o *Observation) {
+	if !o.valid() {
+		j.dropped.Inc()
+		return
+	}
+	if j.rule.State {
+		e.note(j, o)
+	}
+	t := j.found[key{o.Subject, o.Cause}]
+	if t == nil {
+		if o.Score < 1 {
+			return
+		}
+		if t = j.open(o); t == nil {
+			j.capped.Inc()
+			return
+		}
+	}
+	e.changed = e.changed || o.Score >= 1 || t.State == Firing
+	e.see(j, t, o)
+}
+
+func (o *Observation) valid() bool {
+	finite := func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+	return finite(o.Score) && o.Score >= 0 && finite(o.Evidence.Observed) && (o.Evidence.Want == nil || finite(*o.Evidence.Want)) &&
+		o.Subject.Kind != "" && o.Subject.ID != ""
+}
+
+// note keeps the plain state of a rule that exports it.
+func (e *Engine) note(j *judge, o *Observation) {
+	i, ok := j.condition[o.Subject]
+	if !ok {
+		if len(j.conditions) >= j.limit {
+			j.capped.Inc()
+			return
+		}
+		i = len(j.conditions)
+		j.condition[o.Subject] = i
+		j.conditions = append(j.conditions, Condition{Rule: j.rule.ID, Subject: o.Subject})
+		j.seenAt = append(j.seenAt, e.now)
+		e.changed = true
+	}
+	c := &j.conditions[i]
+	e.changed = e.changed || c.Active != o.State
+	c.Active, c.Score = o.State, o.Score
+	j.seenAt[i] = e.now
+}
+
+func (e *Engine) node() string {
+	if e.snapshot != nil && e.snapshot.Node.Name != "" {
+		return e.snapshot.Node.Name
+	}
+	return e.cfg.Node
+}

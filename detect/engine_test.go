@@ -1,0 +1,440 @@
+package detect
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+	"gpuvigil/rules"
+)
+
+var day = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+
+// script is a detector whose observations a test sets.
+type script struct {
+	rule *rules.Rule
+	say  func(s *collector.Snapshot, report func(Observation))
+}
+
+func (d *script) Rule() *rules.Rule { return d.rule }
+func (d *script) Observe(s *collector.Snapshot, report func(Observation)) {
+	if d.say != nil {
+		d.say(s, report)
+	}
+}
+
+func testRule(id rules.ID) *rules.Rule {
+	return &rules.Rule{ID: id, Severity: rules.Ticket, For: time.Minute, Hold: 2 * time.Minute, Watch: []*metric.Def{metric.Utilization, metric.CPUBusy}}
+}
+
+// bench runs an engine second by second over one scripted condition on one GPU.
+type bench struct {
+	t      *testing.T
+	e      *Engine
+	now    time.Time
+	score  map[string]float64 // by subject id; a subject that is not in it is not judged
+	events []collector.Event
+	told   []Incident
+}
+
+func newBench(t *testing.T, rule *rules.Rule, cfg Config) *bench {
+	b := &bench{t: t, now: day, score: map[string]float64{}}
+	cfg.Node = "n1"
+	b.e = NewEngine(cfg, []Detector{b.detector(rule)})
+	return b
+}
+
+func (b *bench) detector(rule *rules.Rule) Detector {
+	return &script{rule, func(s *collector.Snapshot, report func(Observation)) {
+		for i := range 9 {
+			id := fmt.Sprintf("GPU-%d", i)
+			if score, ok := b.score[id]; ok {
+				report(Observation{Subject: Subject{"gpu", id}, Cause: "c", Score: score, Severity: rules.Ticket,
+					GPU: &collector.GPU{Index: i, UUID: id, Model: "H100"}})
+			}
+		}
+	}}
+}
+
+// run feeds a snapshot a second for d and returns the incidents told in it.
+func (b *bench) run(d time.Duration) []Incident {
+	b.t.Helper()
+	var told []Incident
+	for end := b.now.Add(d); b.now.Before(end); {
+		b.now = b.now.Add(time.Second)
+		told = append(told, b.e.Observe(&collector.Snapshot{Time: b.now, Events: b.events})...)
+		b.events = nil
+	}
+	b.told = append(b.told, told...)
+	return told
+}
+
+// state returns the finding on GPU-0 that lives, or the newest that ended.
+func (b *bench) state() *Finding {
+	for _, f := range b.e.View().Findings {
+		if f.Subject.ID == "GPU-0" {
+			return &f
+		}
+	}
+	return &Finding{State: "none"}
+}
+
+func (b *bench) want(s State, when string) {
+	b.t.Helper()
+	if got := b.state().State; got != s {
+		b.t.Fatalf("%s the finding is %s, want %s", when, got, s)
+	}
+}
+
+func TestLifeOfAFinding(t *testing.T) {
+	b := newBench(t, testRule("r"), Config{})
+	b.score["GPU-0"] = 0.5
+	b.run(time.Minute)
+	b.want("none", "below the threshold")
+
+	b.score["GPU-0"] = 1.5
+	began := b.now.Add(time.Second)
+	b.run(59 * time.Second)
+	b.want(Pending, "before the condition held for a minute")
+	told := b.run(2 * time.Second)
+	b.want(Firing, "after a minute")
+	if len(told) != 1 || told[0].State != Firing || told[0].Severity != rules.Ticket {
+		t.Fatalf("told %+v, want one firing incident", told)
+	}
+	b.run(10 * time.Minute)
+	if len(b.told) != 1 {
+		t.Errorf("an incident that does not change was told %d times", len(b.told))
+	}
+	f := b.state()
+	if !f.Since.Equal(began) || f.Fired.Sub(began) != time.Minute || f.GPUIndex != 0 || f.GPUModel != "H100" || f.Node != "n1" || f.Count != 661 {
+		t.Errorf("finding %+v, want since %s, fired a minute later, GPU 0, node n1, 661 observations", f, began)
+	}
+
+	b.score["GPU-0"] = 0.2
+	b.run(time.Minute + 59*time.Second)
+	b.want(Firing, "before the condition was gone for two minutes")
+	told = b.run(2 * time.Second)
+	b.want(Resolved, "after two minutes")
+	f = b.state()
+	if len(told) != 1 || told[0].State != Resolved || f.Ended != "cleared" || !f.Since.Equal(began) {
+		t.Errorf("told %+v and finding %+v, want one resolved incident, cleared", told, f)
+	}
+	b.run(25 * time.Hour)
+	b.want("none", "a day after it resolved")
+	if len(b.e.View().Incidents) != 0 {
+		t.Error("a day after it resolved the incident is still shown")
+	}
+}
+
+// R56: a condition that goes away before its time starts over.
+func TestPendingStartsOver(t *testing.T) {
+	b := newBench(t, testRule("r"), Config{})
+	for range 5 {
+		b.score["GPU-0"] = 2
+		b.run(50 * time.Second)
+		b.score["GPU-0"] = 0
+		b.run(time.Second)
+		b.want("none", "after the condition went away early")
+	}
+	if len(b.told) != 0 {
+		t.Errorf("told %d incidents of a condition that never held for a minute", len(b.told))
+	}
+}
+
+func TestUnjudgedSubjectKeepsItsStateUntilItExpires(t *testing.T) {
+	b := newBench(t, testRule("r"), Config{})
+	b.score["GPU-0"] = 2
+	b.run(2 * time.Minute)
+	delete(b.score, "GPU-0")
+	b.run(15 * time.Minute)
+	b.want(Firing, "a quarter of an hour without a judgement")
+	b.run(2 * time.Second)
+	b.want(Resolved, "after that")
+	if f := b.state(); f.Ended != "expired" {
+		t.Errorf("it ended as %q, want expired", f.Ended)
+	}
+}
+
+func TestSettingsOverrideTheRule(t *testing.T) {
+	second, hour, page := time.Second, time.Hour, rules.Page
+	b := newBench(t, testRule("r"), Config{Settings: map[rules.ID]Setting{"r": {For: &second, Hold: &hour, Severity: &page}}})
+	b.score["GPU-0"] = 1
+	b.run(3 * time.Second)
+	b.want(Firing, "with a waiting time of a second")
+	if s := b.state().Severity; s != rules.Page {
+		t.Errorf("severity is %s, want the page that the user asked for", s)
+	}
+	b.score["GPU-0"] = 0
+	b.run(59 * time.Minute)
+	b.want(Firing, "before the hold time of an hour")
+
+	b = newBench(t, testRule("r"), Config{Settings: map[rules.ID]Setting{"r": {Disabled: true}}})
+	b.score["GPU-0"] = 5
+	b.run(5 * time.Minute)
+	b.want("none", "with the rule switched off")
+}
+
+func TestSeverityIsBounded(t *testing.T) {
+	info := rules.Info
+	for _, c := range []struct {
+		rule      rules.Severity
+		set       *rules.Severity
+		said, got rules.Severity
+	}{
+		{rules.Ticket, nil, rules.Page, rules.Ticket},
+		{rules.Page, nil, rules.Page, rules.Page},
+		{rules.Page, nil, rules.Info, rules.Info},
+		{rules.Page, &info, rules.Page, rules.Info},
+		{rules.Ticket, ptr(rules.Page), rules.Ticket, rules.Page},
+		{rules.Ticket, ptr(rules.Page), rules.Info, rules.Info},
+		{rules.Page, ptr(rules.Ticket), rules.Info, rules.Info},
+	} {
+		j := &judge{rule: &rules.Rule{Severity: c.rule}, severity: c.set}
+		if got := j.bound(c.said); got != c.got {
+			t.Errorf("rule %s, setting %v, detector %s: severity %s, want %s", c.rule, c.set, c.said, got, c.got)
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestSeverityRisesAndIsToldOnce(t *testing.T) {
+	severity := rules.Info
+	rule := &rules.Rule{ID: "r", Severity: rules.Ticket, Hold: time.Minute}
+	e := NewEngine(Config{Node: "n1"}, []Detector{&script{rule, func(s *collector.Snapshot, report func(Observation)) {
+		report(Observation{Subject: Subject{"node", "n1"}, Cause: "c", Score: 1, Severity: severity})
+	}}})
+	var told []Incident
+	for i := range 30 {
+		if i == 10 {
+			severity = rules.Ticket
+		}
+		if i == 20 {
+			severity = rules.Info
+		}
+		told = append(told, e.Observe(&collector.Snapshot{Time: day.Add(time.Duration(i+1) * time.Second)})...)
+	}
+	if len(told) != 2 || told[0].Severity != rules.Info || told[1].Severity != rules.Ticket || told[0].ID != told[1].ID {
+		t.Fatalf("told %+v, want the same incident as info and then as ticket", told)
+	}
+	if f := e.View().Findings[0]; f.Severity != rules.Ticket {
+		t.Errorf("severity fell back to %s while the finding lasts", f.Severity)
+	}
+}
+
+func TestFlappingIsDamped(t *testing.T) {
+	rule := testRule("r")
+	rule.For, rule.Hold = 0, time.Minute
+	b := newBench(t, rule, Config{})
+	for range 12 { // R62: five minutes on, five off
+		b.score["GPU-0"] = 2
+		b.run(5 * time.Minute)
+		b.score["GPU-0"] = 0
+		b.run(5 * time.Minute)
+	}
+	opened := 0
+	for _, in := range b.told {
+		if in.State == Firing {
+			opened++
+		}
+	}
+	if opened < 2 || opened > 5 {
+		t.Errorf("a condition that came back every ten minutes for two hours was told %d times, want each of the first few and then no more", opened)
+	}
+	b.want(Firing, "while it flaps")
+	if f := b.state(); f.Flaps <= flapsBefore {
+		t.Errorf("flaps are %d, want more than %d", f.Flaps, flapsBefore)
+	}
+	b.run(3 * time.Hour)
+	b.want(Resolved, "hours after the flapping ended")
+}
+
+func TestCauseHidesItsConsequence(t *testing.T) {
+	cause, effect := testRule("cause"), testRule("effect")
+	cause.For, effect.For, effect.HiddenBy = 0, 0, []rules.ID{"cause"}
+	scores := map[rules.ID]float64{"effect": 2}
+	severity := rules.Ticket
+	say := func(id rules.ID) func(*collector.Snapshot, func(Observation)) {
+		return func(_ *collector.Snapshot, report func(Observation)) {
+			report(Observation{Subject: Subject{"gpu", "GPU-0"}, Cause: "c", Score: scores[id], Severity: severity})
+		}
+	}
+	e := NewEngine(Config{}, []Detector{&script{cause, say("cause")}, &script{effect, say("effect")}})
+	now := day
+	run := func(d time.Duration) (told []Incident) {
+		for end := now.Add(d); now.Before(end); {
+			now = now.Add(time.Second)
+			told = append(told, e.Observe(&collector.Snapshot{Time: now})...)
+		}
+		return told
+	}
+	state := func() (out string) {
+		for _, f := range e.View().Findings {
+			out += fmt.Sprintf("%s %s %s; ", f.Rule, f.State, f.Ended)
+		}
+		return out
+	}
+	run(10 * time.Second)
+	if got := state(); got != "effect firing ; " {
+		t.Fatalf("without the cause: %s", got)
+	}
+	scores["cause"] = 2
+	run(10 * time.Second)
+	if got := state(); !strings.HasPrefix(got, "cause firing ; effect pending ; effect resolved hidden") {
+		t.Fatalf("with the cause: %s", got)
+	}
+	scores["cause"] = 0
+	run(5 * time.Minute)
+	if got := state(); !strings.HasPrefix(got, "effect firing ; ") {
+		t.Fatalf("after the cause: %s", got)
+	}
+	// Information explains nothing away.
+	severity, scores["cause"] = rules.Info, 2
+	run(10 * time.Second)
+	if got := state(); !strings.HasPrefix(got, "effect firing ; cause firing ; ") {
+		t.Fatalf("with a cause that is only information: %s", got)
+	}
+}
+
+func TestFindingsAreBounded(t *testing.T) {
+	rule := testRule("bounded")
+	rule.For = 0
+	b := newBench(t, rule, Config{MaxFindings: 3})
+	before := b.e.judges[0].capped.Get()
+	for i := range 9 {
+		b.score[fmt.Sprintf("GPU-%d", i)] = 2
+	}
+	b.run(time.Second)
+	if n := len(b.e.View().Findings); n != 3 {
+		t.Errorf("%d findings, want the limit of 3", n)
+	}
+	if got := b.e.judges[0].capped.Get() - before; got != 6 {
+		t.Errorf("%d counted as capped, want 6", got)
+	}
+	// What has resolved makes room.
+	for i := range 3 {
+		b.score[fmt.Sprintf("GPU-%d", i)] = 0
+	}
+	b.run(4 * time.Minute)
+	firing := 0
+	for _, f := range b.e.View().Findings {
+		if f.State == Firing {
+			firing++
+		}
+	}
+	if firing != 3 {
+		t.Errorf("%d findings fire after others made room, want 3", firing)
+	}
+}
+
+func TestBrokenDetectorCostsOnlyItself(t *testing.T) {
+	good := testRule("good")
+	good.For = 0
+	b := newBench(t, good, Config{})
+	bad := &script{testRule("bad"), func(_ *collector.Snapshot, report func(Observation)) {
+		for _, o := range []Observation{
+			{Subject: Subject{"gpu", "a"}, Score: math.NaN()}, {Subject: Subject{"gpu", "a"}, Score: math.Inf(1)},
+			{Subject: Subject{"gpu", "a"}, Score: -1}, {Score: 2}, {Subject: Subject{"gpu", ""}, Score: 2},
+			{Subject: Subject{"gpu", "a"}, Score: 2, Evidence: Evidence{Observed: math.NaN()}},
+			{Subject: Subject{"gpu", "a"}, Score: 2, Evidence: Evidence{Want: ptr(math.Inf(-1))}},
+		} {
+			report(o)
+		}
+		panic("no")
+	}}
+	b.e = NewEngine(Config{}, []Detector{bad, b.detector(good)})
+	j := b.e.judges[0]
+	failures, dropped := j.failures.Get(), j.dropped.Get()
+	b.score["GPU-0"] = 2
+	b.run(3 * time.Second)
+	b.want(Firing, "beside a detector that panics")
+	if f, d := j.failures.Get()-failures, j.dropped.Get()-dropped; f != 3 || d != 21 {
+		t.Errorf("%d failures and %d dropped observations counted, want 3 and 21", f, d)
+	}
+	if n := len(b.e.View().Findings); n != 1 {
+		t.Errorf("%d findings, want only the good detector's", n)
+	}
+}
+
+func TestTimeThatGoesBackIsIgnored(t *testing.T) {
+	b := newBench(t, testRule("r"), Config{})
+	b.score["GPU-0"] = 2
+	b.run(2 * time.Minute)
+	for range 10 {
+		b.e.Observe(&collector.Snapshot{Time: day})
+	}
+	if !b.e.View().Time.Equal(b.now) {
+		t.Errorf("an old snapshot moved the view to %s", b.e.View().Time)
+	}
+	// A clock that was set back for good: the engine goes on.
+	b.now = day.Add(-24 * time.Hour)
+	b.run(time.Minute)
+	b.want(Firing, "after the clock was set back")
+	if !b.e.View().Time.Equal(b.now) {
+		t.Errorf("the view stays at %s after the clock was set back to %s", b.e.View().Time, b.now)
+	}
+	b.score["GPU-0"] = 0
+	b.run(3 * time.Minute)
+	b.want(Resolved, "two minutes after the condition went away")
+}
+
+func TestEventsBefore(t *testing.T) {
+	rule := testRule("r")
+	rule.For = 0
+	b := newBench(t, rule, Config{})
+	event := func(text string) collector.Event {
+		return collector.Event{Time: b.now, Kind: collector.ClocksEvent, Text: text}
+	}
+	b.events = []collector.Event{event("long before")}
+	b.run(11 * time.Minute)
+	b.events = []collector.Event{event("just before")}
+	b.run(time.Minute)
+	b.score["GPU-0"] = 1
+	b.run(time.Second)
+	b.events = []collector.Event{event("after")}
+	b.run(time.Second)
+	before := b.state().Before
+	if len(before) != 1 || before[0].Text != "just before" {
+		t.Errorf("what changed before is %+v, want only what happened in the ten minutes before", before)
+	}
+}
+
+func TestConditionIsAStateOfItsOwn(t *testing.T) {
+	rule := testRule("r")
+	rule.State = true
+	active := true
+	e := NewEngine(Config{}, []Detector{&script{rule, func(_ *collector.Snapshot, report func(Observation)) {
+		report(Observation{Subject: Subject{"gpu", "GPU-0"}, State: active, Score: 0.25})
+	}}})
+	e.Observe(&collector.Snapshot{Time: day})
+	old := e.View()
+	want := []Condition{{Rule: "r", Subject: Subject{"gpu", "GPU-0"}, Active: true, Score: 0.25}}
+	if diff := cmp.Diff(want, old.Conditions); diff != "" || len(old.Findings) != 0 {
+		t.Errorf("conditions (-want +got):\n%s\nfindings: %v", diff, old.Findings)
+	}
+	active = false
+	e.Observe(&collector.Snapshot{Time: day.Add(time.Second)})
+	if e.View().Conditions[0].Active {
+		t.Error("the condition stays active")
+	}
+	if !old.Conditions[0].Active {
+		t.Error("a view that was handed out has changed")
+	}
+}
+
+func TestCauseMustComeBeforeItsConsequence(t *testing.T) {
+	a, b := testRule("a"), testRule("b")
+	a.HiddenBy = []rules.ID{"b"}
+	defer func() {
+		if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), "must come after it") {
+			t.Errorf("panic %v, want one that says how to order the detectors", p)
+		}
+	}()
+	NewEngine(Config{}, []Detector{&script{rule: a}, &script{rule: b}})
+}

@@ -1,0 +1,273 @@
+package detect
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/detect/stream"
+	"gpuvigil/internal/metric"
+	"gpuvigil/rules"
+)
+
+// IdleConfig is what the detector of idle GPUs can be told. Zero fields take the
+// defaults.
+type IdleConfig struct {
+	Training time.Duration // a GPU of a batch job may be idle for so long; 20 min
+	Notebook time.Duration // a GPU of a notebook; 2 h
+	Other    time.Duration // any other; 30 min
+
+	TicketGPUHours float64       // idle GPU-hours of one holder in a day that make it a ticket; 8
+	ReserveFor     time.Duration // an endpoint that had traffic within it is kept in reserve; 24 h
+}
+
+const (
+	idleUtilization = 0.05 // at or above, the GPU works
+	idleShare       = 0.05 // of the time in which it may work and still be idle: its p95 is below
+	resting         = 0.01 // at or below, the power is that of an idle GPU with its contexts
+	workingMargin   = 0.1  // of the power limit above that: something works that utilization does not show
+	backAtWork      = 2 * time.Minute
+	powerHalfLife   = 7 * 24 * time.Hour
+	powerKnown      = 10 * time.Minute
+)
+
+// Idle watches for GPUs that somebody holds, by a process with a context or by an
+// allocation, and does not use.
+type Idle struct {
+	cfg       IdleConfig
+	gpus      map[string]*idleState
+	endpoints map[string]*traffic
+	ledger    *ledger
+	listedAt  time.Time // of the newest process list
+}
+
+// idleState is what is kept of one GPU. Its exported fields survive a restart.
+type idleState struct {
+	Busy    *stream.Mean      `json:"busy"`     // share of time at work
+	Power   *stream.Histogram `json:"power"`    // while resting with a context open
+	Holder  collector.Owner   `json:"holder"`   //
+	Since   time.Time         `json:"since"`    // held by the holder, or last at work
+	Idle    bool              `json:"idle"`     //
+	At      time.Time         `json:"at"`       // of the newest reading
+	Process bool              `json:"process"`  // a process has a context
+	Note    bool              `json:"notebook"` // and is a notebook
+
+	listed   int // processes in the newest list, without services
+	toldAt   time.Time
+	told     Evidence
+	severity rules.Severity
+}
+
+// traffic is when an endpoint last did something.
+type traffic struct {
+	Tokens  float64   `json:"tokens"`
+	Last    time.Time `json:"last"`
+	started bool
+}
+
+// NewIdle returns the detector of rule idle_gpu.
+func NewIdle(cfg IdleConfig) *Idle {
+	if cfg.Training <= 0 {
+		cfg.Training = 20 * time.Minute
+	}
+	if cfg.Notebook <= 0 {
+		cfg.Notebook = 2 * time.Hour
+	}
+	if cfg.Other <= 0 {
+		cfg.Other = 30 * time.Minute
+	}
+	if cfg.TicketGPUHours <= 0 {
+		cfg.TicketGPUHours = 8
+	}
+	if cfg.ReserveFor <= 0 {
+		cfg.ReserveFor = 24 * time.Hour
+	}
+	return &Idle{cfg: cfg, gpus: map[string]*idleState{}, endpoints: map[string]*traffic{}, ledger: newLedger()}
+}
+
+// Rule returns idle_gpu.
+func (d *Idle) Rule() *rules.Rule { return rules.Get(rules.IDIdleGPU) }
+
+// Observe judges every GPU that reports its utilization.
+func (d *Idle) Observe(s *collector.Snapshot, report func(Observation)) {
+	for i := range s.Endpoints {
+		d.serve(&s.Endpoints[i])
+	}
+	d.list(s)
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		if !g.Present || !g.Has(metric.Utilization) {
+			continue
+		}
+		st := d.state(g)
+		if at := g.SampledAt(metric.Fast); !at.Equal(st.At) {
+			d.see(s, g, st, at)
+		}
+		d.judge(s, g, st, report)
+	}
+}
+
+// see takes up a GPU's readings and decides whether it is idle.
+func (d *Idle) see(s *collector.Snapshot, g *collector.GPU, st *idleState, at time.Time) {
+	util := g.Value(metric.Utilization)
+	dt := min(max(at.Sub(st.At), 0), sampleGap)
+	if st.At.IsZero() || at.Before(st.Since) {
+		dt, st.Since = 0, at
+	}
+	st.At = at
+	st.Busy.Add(at, indicator(util >= idleUtilization))
+	held := st.Process || len(g.Owners) > 0
+	if owner := holder(g); !held || owner != st.Holder {
+		st.Holder, st.Since, st.Idle = owner, at, false
+	}
+	if st.Process && util <= resting {
+		st.Power.Add(at, g.Value(metric.PowerDraw), dt.Seconds())
+	}
+	if recent, _ := st.Busy.Over(at, backAtWork); recent > 0.5 {
+		st.Since, st.Idle = at, false
+	}
+	limit := d.limit(g, st)
+	share, covered := st.Busy.Over(at, limit)
+	quiet := held && at.Sub(st.Since) >= limit && share < idleShare && covered.Seconds() >= float64(minCoverage*limit.Seconds())
+	quiet = quiet && !st.working(g) && !d.reserve(s, g)
+	switch {
+	case quiet && !st.Idle:
+		d.ledger.add(st.Holder, at, limit) // what led to the finding was idle, too
+	case quiet:
+		d.ledger.add(st.Holder, at, dt)
+	}
+	st.Idle = quiet
+}
+
+// working reports whether the GPU draws clearly more than it does at rest.
+func (st *idleState) working(g *collector.GPU) bool {
+	if st.Power.Weight() < powerKnown.Seconds() {
+		return false
+	}
+	margin := g.Value(metric.PowerLimit) * workingMargin
+	return g.Value(metric.PowerDraw) > st.Power.Typical(0.05)+margin
+}
+
+// limit is how long the GPU's holder may leave it idle.
+func (d *Idle) limit(g *collector.GPU, st *idleState) time.Duration {
+	switch {
+	case ofJob(g):
+		return d.cfg.Training
+	case st.Note || isNotebook(st.Holder.ID):
+		return d.cfg.Notebook
+	default:
+		return d.cfg.Other
+	}
+}
+
+func (d *Idle) judge(s *collector.Snapshot, g *collector.GPU, st *idleState, report func(Observation)) {
+	o := Observation{Subject: gpuSubject(g.UUID), Cause: "idle_with_context", GPU: g, Owner: st.Holder}
+	other := o
+	other.Cause = "held_without_process"
+	if !st.Process {
+		o, other = other, o
+	}
+	if st.Idle {
+		limit, hours := d.limit(g, st), d.ledger.hours(st.Holder, s.Time)
+		o.At = st.Since
+		o.Score = max(s.Time.Sub(st.Since).Seconds()/limit.Seconds(), 1)
+		o.Severity = rules.Info
+		if hours >= d.cfg.TicketGPUHours {
+			o.Severity = rules.Ticket
+		}
+		if s.Time.Sub(st.toldAt) >= time.Minute || s.Time.Before(st.toldAt) || o.Severity != st.severity {
+			st.told, st.toldAt, st.severity = d.evidence(g, st, s.Time, limit, hours), s.Time, o.Severity
+		}
+		o.Evidence = st.told
+	}
+	report(o)
+	report(other) // a GPU cannot be both: what it was before ends
+}
+
+func (d *Idle) evidence(g *collector.GPU, st *idleState, now time.Time, limit time.Duration, hours float64) Evidence {
+	lasted := now.Sub(st.Since)
+	want := limit.Seconds()
+	seen := fmt.Sprintf("GPU under %s busy for %s", percentOf(idleUtilization), span(lasted))
+	if watts := g.Value(metric.PowerDraw); !math.IsNaN(watts) {
+		seen += fmt.Sprintf(", %.0f W", watts)
+		if st.Process && st.Power.Weight() >= powerKnown.Seconds() {
+			seen += fmt.Sprintf(" (at rest with a context open about %.0f W)", st.Power.Typical(0.5))
+		}
+	}
+	if st.Process {
+		seen += ", held by " + count(max(st.listed, 1), "process", "processes")
+		if mem := g.Value(metric.ProcessMemory); mem > 0 {
+			seen += " with " + gibibytes(mem)
+		}
+	} else {
+		seen += ", allocated without a process"
+	}
+	return Evidence{
+		Seen:       fmt.Sprintf("%s; its holder left %s GPU-hours idle in 24 h", seen, significant(hours, 2)),
+		Expected:   fmt.Sprintf("at work within %s, or released; a ticket from %s idle GPU-hours a day", span(limit), significant(d.cfg.TicketGPUHours, 2)),
+		Observed:   lasted.Seconds(),
+		Want:       &want,
+		Confidence: Certain,
+		Why:        "measured by the driver all that time",
+	}
+}
+
+func (d *Idle) state(g *collector.GPU) *idleState {
+	st := d.gpus[g.UUID]
+	if st == nil {
+		st = d.newState()
+		d.gpus[g.UUID] = st
+	}
+	return st
+}
+
+func (d *Idle) newState() *idleState {
+	longest := max(d.cfg.Training, d.cfg.Notebook, d.cfg.Other)
+	return &idleState{Busy: stream.NewMean(longest, 120, sampleGap), Power: stream.NewHistogram(powerHalfLife)}
+}
+
+type idleMemory struct {
+	Version   int                        `json:"version"`
+	GPUs      map[string]json.RawMessage `json:"gpus"`
+	Endpoints map[string]*traffic        `json:"endpoints"`
+	Ledger    *ledger                    `json:"ledger"`
+}
+
+// Save returns how long each GPU has been idle, its power at rest, when endpoints
+// had traffic, and the idle GPU-hours of each holder.
+func (d *Idle) Save() ([]byte, error) {
+	m := idleMemory{Version: 1, GPUs: map[string]json.RawMessage{}, Endpoints: d.endpoints, Ledger: d.ledger}
+	for uuid, st := range d.gpus {
+		raw, err := json.Marshal(st)
+		if err != nil {
+			return nil, err
+		}
+		m.GPUs[uuid] = raw
+	}
+	return json.Marshal(m)
+}
+
+// Restore takes up what Save returned.
+func (d *Idle) Restore(data []byte) error {
+	m := idleMemory{Ledger: newLedger()}
+	if err := decodeState(data, &m, 1); err != nil {
+		return err
+	}
+	gpus := map[string]*idleState{}
+	for uuid, raw := range m.GPUs {
+		st := d.newState()
+		if err := json.Unmarshal(raw, st); err != nil {
+			return fmt.Errorf("its memory of GPU %s is damaged: %w", uuid, err)
+		}
+		gpus[uuid] = st
+	}
+	d.gpus, d.ledger = gpus, m.Ledger
+	for url, t := range m.Endpoints {
+		if t != nil {
+			d.endpoints[url] = t
+		}
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package detect
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"time"
+
+	"gpuvigil/rules"
+)
+
+const (
+	groupWindow  = 10 * time.Minute
+	maxIncidents = 256
+	keepResolved = 24 * time.Hour
+)
+
+// incident is an Incident with what is needed to lead its life.
+type incident struct {
+	Incident
+	lastSince time.Time // when the youngest member began
+	dirty     bool      // to be told with this snapshot
+}
+
+// incidents groups findings of the same rule and cause that belong together: on
+// one node, begun within ten minutes of each other or while the incident is open.
+type incidents struct {
+	all []*incident // in the order in which they were opened
+}
+
+// join puts a finding that fires into its incident and opens that if need be.
+func (is *incidents) join(t *tracked, now time.Time) {
+	in := is.of(t)
+	if in == nil {
+		in = &incident{Incident: Incident{
+			ID: incidentID(t, now), Rule: t.Rule, Cause: t.Cause, Opened: now, Severity: t.Severity,
+		}}
+		is.all = append(is.all, in)
+	}
+	in.State, in.Resolved = Firing, time.Time{}
+	if t.Since.After(in.lastSince) {
+		in.lastSince = t.Since
+	}
+	t.incident = in
+	t.member = slices.IndexFunc(in.Members, func(f Finding) bool { return f.Key() == t.Key() })
+	if t.member < 0 {
+		t.member = len(in.Members)
+		in.Members = append(in.Members, Finding{})
+	}
+	is.touch(t, now)
+}
+
+// of returns the incident that a finding belongs to, or nil.
+func (is *incidents) of(t *tracked) *incident {
+	for _, in := range slices.Backward(is.all) {
+		if in.Rule != t.Rule || in.Cause != t.Cause || in.Members[0].Node != t.Node {
+			continue
+		}
+		if in.State == Firing || t.Since.Sub(in.lastSince).Abs() <= groupWindow {
+			return in
+		}
+	}
+	return nil
+}
+
+// touch notes that a member came, went or got worse.
+func (is *incidents) touch(t *tracked, now time.Time) {
+	in := t.incident
+	if in == nil {
+		return
+	}
+	in.Members[t.member] = t.Finding
+	in.Severity = max(in.Severity, t.Severity)
+	in.Updated, in.dirty = now, true
+}
+
+// settle resolves incidents whose members all have, forgets old ones, and returns
+// those that people must hear about.
+func (is *incidents) settle(now time.Time) []Incident {
+	var told []Incident
+	for _, in := range is.all {
+		if !in.dirty {
+			continue
+		}
+		in.dirty = false
+		if !slices.ContainsFunc(in.Members, func(f Finding) bool { return f.State == Firing }) {
+			in.State, in.Resolved = Resolved, now
+		}
+		told = append(told, in.export())
+	}
+	is.prune(now)
+	return told
+}
+
+func (is *incidents) prune(now time.Time) {
+	spare := len(is.all) - maxIncidents
+	is.all = slices.DeleteFunc(is.all, func(in *incident) bool {
+		if in.State != Resolved || (spare <= 0 && now.Sub(in.Resolved) < keepResolved) {
+			return false
+		}
+		spare--
+		return true
+	})
+}
+
+// export returns a copy that nothing changes any more, members in their order.
+func (in *incident) export() Incident {
+	out := in.Incident
+	out.Members = slices.Clone(in.Members)
+	slices.SortStableFunc(out.Members, byBeginning)
+	// The root cause stays first: it began the incident.
+	slices.SortStableFunc(out.Members[1:], func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), byBeginning(a, b))
+	})
+	return out
+}
+
+func byBeginning(a, b Finding) int {
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.GPUIndex, b.GPUIndex), cmp.Compare(a.Subject.ID, b.Subject.ID))
+}
+
+func incidentID(t *tracked, opened time.Time) string {
+	sum := sha256.Sum256([]byte(t.Node + "\x00" + string(t.Rule) + "\x00" + t.Cause + "\x00" + opened.UTC().Format(time.RFC3339Nano)))
+	return hex.EncodeToString(sum[:8])
+}
+
+// worst returns the highest severity of findings that fire, and whether any does.
+func worst(findings []Finding) (s rules.Severity, any bool) {
+	for _, f := range findings {
+		if f.State == Firing {
+			s, any = max(s, f.Severity), true
+		}
+	}
+	return s, any
+}

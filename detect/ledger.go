@@ -1,0 +1,183 @@
+package detect
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+)
+
+// ledger adds up, for each holder of GPUs, the GPU time left idle in the last 24
+// hours, by the hour.
+type ledger struct {
+	accounts map[collector.Owner]*account
+}
+
+type account struct {
+	Hour    int64       `json:"hour"` // the newest, since the epoch
+	Seconds [24]float64 `json:"seconds"`
+}
+
+// maxHolders bounds the ledger; a node has far fewer holders in a day. What is
+// beyond is not added up, so it stays information.
+const maxHolders = 1024
+
+func newLedger() *ledger { return &ledger{accounts: map[collector.Owner]*account{}} }
+
+func (l *ledger) add(who collector.Owner, at time.Time, idle time.Duration) {
+	a := l.accounts[who]
+	if a == nil {
+		if len(l.accounts) >= maxHolders {
+			l.prune(at)
+		}
+		if len(l.accounts) >= maxHolders {
+			return
+		}
+		a = &account{Hour: hour(at)}
+		l.accounts[who] = a
+	}
+	a.slideTo(hour(at))
+	a.Seconds[a.Hour%24] += idle.Seconds()
+}
+
+// hours returns the idle GPU-hours of a holder in the 24 hours before now.
+func (l *ledger) hours(who collector.Owner, now time.Time) float64 {
+	a := l.accounts[who]
+	if a == nil {
+		return 0
+	}
+	a.slideTo(hour(now))
+	sum := 0.0
+	for _, s := range a.Seconds {
+		sum += s
+	}
+	return sum / 3600
+}
+
+func (l *ledger) prune(now time.Time) {
+	for who, a := range l.accounts {
+		if hour(now)-a.Hour >= 24 {
+			delete(l.accounts, who)
+		}
+	}
+}
+
+func (a *account) slideTo(h int64) {
+	if h-a.Hour >= 24 || h < a.Hour-24 {
+		a.Seconds, a.Hour = [24]float64{}, h
+	}
+	for ; a.Hour < h; a.Hour++ {
+		a.Seconds[(a.Hour+1)%24] = 0
+	}
+}
+
+func hour(t time.Time) int64 { return max(t.Unix()/3600, 0) }
+
+type accountOf struct {
+	Owner collector.Owner `json:"owner"`
+	account
+}
+
+// MarshalJSON writes the accounts in the order of their owners.
+func (l *ledger) MarshalJSON() ([]byte, error) {
+	list := []accountOf{}
+	for who, a := range l.accounts {
+		list = append(list, accountOf{who, *a})
+	}
+	slices.SortFunc(list, func(a, b accountOf) int {
+		return strings.Compare(a.Owner.String()+a.Owner.Team, b.Owner.String()+b.Owner.Team)
+	})
+	return json.Marshal(list)
+}
+
+// UnmarshalJSON takes up what MarshalJSON wrote.
+func (l *ledger) UnmarshalJSON(data []byte) error {
+	var list []accountOf
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	l.accounts = map[collector.Owner]*account{}
+	for _, a := range list {
+		if a.Hour >= 0 {
+			l.accounts[a.Owner] = &account{a.Hour, a.Seconds}
+		}
+	}
+	return nil
+}
+
+// list takes up the newest process list: which GPUs have one with a context, and
+// whether it is a notebook.
+func (d *Idle) list(s *collector.Snapshot) {
+	newest := time.Time{}
+	for i := range s.GPUs {
+		newest = later(newest, s.GPUs[i].SampledAt(metric.Processes))
+	}
+	if newest.Equal(d.listedAt) && !newest.IsZero() {
+		return
+	}
+	d.listedAt = newest
+	services := 0
+	for i := range s.GPUs {
+		st := d.state(&s.GPUs[i])
+		st.listed, st.Note = 0, false
+	}
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		st := d.gpus[p.UUID]
+		switch {
+		case st == nil:
+		case isService(p.Name):
+			services++
+		default:
+			st.listed++
+			st.Note = st.Note || isNotebook(p.Name)
+		}
+	}
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		st := d.state(g)
+		// A count without names is believed, unless services explain it.
+		st.Process = st.listed > 0 || services == 0 && g.Value(metric.ProcessCount) > 0
+	}
+}
+
+// serve notes an endpoint's traffic. One that has served before it was first seen
+// gets the benefit of the doubt.
+func (d *Idle) serve(e *collector.Endpoint) {
+	at := e.SampledAt(metric.Fast)
+	if at.IsZero() {
+		return
+	}
+	t := d.endpoints[e.URL]
+	if t == nil {
+		if len(d.endpoints) >= maxHolders {
+			return
+		}
+		t = &traffic{}
+		d.endpoints[e.URL] = t
+	}
+	tokens := e.Value(metric.GeneratedTokens)
+	if e.Value(metric.RequestsRunning) > 0 || !math.IsNaN(tokens) && tokens > 0 && tokens != t.Tokens {
+		t.Last = at
+	}
+	if !math.IsNaN(tokens) {
+		t.Tokens = tokens
+	}
+}
+
+// reserve reports whether the GPU belongs to an endpoint that had traffic lately:
+// a smallest replica is kept for the next request.
+func (d *Idle) reserve(s *collector.Snapshot, g *collector.GPU) bool {
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		t := d.endpoints[e.URL]
+		if t != nil && !t.Last.IsZero() && s.Time.Sub(t.Last) <= d.cfg.ReserveFor && covers(e, g) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,245 @@
+package detect
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/detect/stream"
+	"gpuvigil/internal/metric"
+	"gpuvigil/rules"
+)
+
+// SaturatedConfig is what the detector of saturated GPUs can be told. Zero fields
+// take the defaults.
+type SaturatedConfig struct {
+	Window       time.Duration // over which the GPU must be busy and the CPU not; 5 min
+	QueueTimeSLO time.Duration // above which requests wait too long; 0: the endpoint's own 99th percentile decides
+	StaleAfter   time.Duration // without a new token, what an endpoint says of its queue is not believed; 2 min
+}
+
+const (
+	busyGPU     = 0.95 // utilization of a GPU that works all the time
+	busyShare   = 0.95 // of the window; the rest may be single dips
+	busyCPU     = 0.5  // of all CPUs: below, they have little to do
+	peggedCore  = 0.9  // one core at its limit is not an idle CPU
+	minCoverage = 0.9  // of a window by samples, below which it is not judged
+)
+
+// Saturated watches for GPUs that are busy all the time beside CPUs that are not.
+// That is true of every healthy training job, so it is a state; it is a finding
+// only while requests wait for the GPU longer than they should.
+type Saturated struct {
+	cfg       SaturatedConfig
+	gpus      map[string]*busyState
+	endpoints map[string]*demand
+	cpuAt     time.Time
+	cpu, core *stream.Mean
+	now       time.Time
+}
+
+// busyState is what is kept of one GPU.
+type busyState struct {
+	at         time.Time // of the newest reading
+	busy, util *stream.Mean
+	since      time.Time // since when it has been saturated; zero: it is not
+	told       Evidence
+	toldAt     time.Time
+	toldOf     *demand
+}
+
+// NewSaturated returns the detector of rule saturated_gpu.
+func NewSaturated(cfg SaturatedConfig) *Saturated {
+	if cfg.Window <= 0 {
+		cfg.Window = 5 * time.Minute
+	}
+	if cfg.StaleAfter <= 0 {
+		cfg.StaleAfter = 2 * time.Minute
+	}
+	d := &Saturated{cfg: cfg, gpus: map[string]*busyState{}, endpoints: map[string]*demand{}}
+	d.cpu, d.core = d.window(), d.window()
+	return d
+}
+
+func (d *Saturated) window() *stream.Mean { return stream.NewMean(d.cfg.Window, 30, sampleGap) }
+
+// Rule returns saturated_gpu.
+func (d *Saturated) Rule() *rules.Rule { return rules.Get(rules.IDSaturatedGPU) }
+
+// Observe judges every GPU that reports its utilization, once its window is full.
+func (d *Saturated) Observe(s *collector.Snapshot, report func(Observation)) {
+	d.now = s.Time
+	if at := s.Node.SampledAt(metric.Fast); !at.Equal(d.cpuAt) {
+		d.cpuAt = at
+		d.cpu.Add(at, s.Node.Value(metric.CPUBusy))
+		d.core.Add(at, s.Node.Value(metric.CPUBusiest))
+	}
+	for i := range s.Endpoints {
+		d.ask(&s.Endpoints[i])
+	}
+	cpu, cpuCovered := d.cpu.Over(s.Time, d.cfg.Window)
+	core, coreCovered := d.core.Over(s.Time, d.cfg.Window)
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		b := d.see(g)
+		if b == nil {
+			continue
+		}
+		busy, covered := b.busy.Over(s.Time, d.cfg.Window)
+		if !d.full(covered) || !d.full(cpuCovered) || !d.full(coreCovered) {
+			continue
+		}
+		saturated := busy >= busyShare && cpu < busyCPU && core < peggedCore
+		switch {
+		case !saturated:
+			b.since = time.Time{}
+		case b.since.IsZero():
+			b.since = s.Time.Add(-covered)
+		}
+		d.judge(s, g, b, cpu, report)
+	}
+}
+
+func (d *Saturated) full(covered time.Duration) bool {
+	return covered.Seconds() >= float64(minCoverage*d.cfg.Window.Seconds())
+}
+
+// see takes up a GPU's utilization; nil if it does not tell any.
+func (d *Saturated) see(g *collector.GPU) *busyState {
+	if !g.Present || !g.Has(metric.Utilization) {
+		return nil
+	}
+	b := d.gpus[g.UUID]
+	if b == nil {
+		b = &busyState{busy: d.window(), util: d.window()}
+		d.gpus[g.UUID] = b
+	}
+	if at := g.SampledAt(metric.Fast); !at.Equal(b.at) {
+		b.at = at
+		u := g.Value(metric.Utilization)
+		b.util.Add(at, u)
+		b.busy.Add(at, indicator(u >= busyGPU))
+	}
+	return b
+}
+
+func (d *Saturated) judge(s *collector.Snapshot, g *collector.GPU, b *busyState, cpu float64, report func(Observation)) {
+	saturated := !b.since.IsZero()
+	o := Observation{
+		Subject: gpuSubject(g.UUID), Cause: "gpu_bound", State: saturated, Severity: rules.Ticket, GPU: g, Owner: holder(g),
+	}
+	if worst := d.worstFor(s, g); saturated && worst != nil {
+		o.Score = worst.ratio()
+		o.At = later(b.since, worst.since)
+		if b.toldOf != worst || s.Time.Sub(b.toldAt) >= evidenceEvery {
+			util, _ := b.util.Over(s.Time, d.cfg.Window)
+			b.told, b.toldAt, b.toldOf = worst.evidence(util, cpu, s.Time.Sub(o.At)), s.Time, worst
+		}
+		o.Evidence = b.told
+	}
+	report(o)
+}
+
+// worstFor returns the demand on the GPU that exceeds its limit the most, or nil.
+func (d *Saturated) worstFor(s *collector.Snapshot, g *collector.GPU) *demand {
+	var worst *demand
+	for i := range s.Endpoints {
+		e := d.endpoints[s.Endpoints[i].URL]
+		if e != nil && !e.since.IsZero() && covers(&s.Endpoints[i], g) && (worst == nil || e.ratio() > worst.ratio()) {
+			worst = e
+		}
+	}
+	return worst
+}
+
+func (d *Saturated) ask(e *collector.Endpoint) {
+	w := d.endpoints[e.URL]
+	if w == nil {
+		w = d.newDemand()
+		if !d.roomFor() {
+			return
+		}
+		d.endpoints[e.URL] = w
+	}
+	w.see(e, d.cfg)
+}
+
+// roomFor forgets endpoints that are gone before the memory of them grows without
+// end.
+func (d *Saturated) roomFor() bool {
+	const most = 256
+	if len(d.endpoints) >= most {
+		for url, w := range d.endpoints {
+			if d.now.Sub(w.at) > 24*time.Hour {
+				delete(d.endpoints, url)
+			}
+		}
+	}
+	return len(d.endpoints) < most
+}
+
+// evidence says what was seen: how busy the GPU and the CPUs were, and who waits.
+func (w *demand) evidence(util, cpu float64, lasted time.Duration) Evidence {
+	limit := w.limit
+	ev := Evidence{Observed: w.p95, Want: &limit}
+	seen := []string{
+		fmt.Sprintf("GPU %s busy for %s", percentOf(util), span(lasted)), "CPU " + percentOf(cpu),
+		fmt.Sprintf("%.0f requests waiting", w.waiting), "queue-time p95 " + seconds(w.p95),
+	}
+	if w.kv >= 0 {
+		seen = append(seen, "KV cache "+percentOf(w.kv))
+	}
+	ev.Seen = strings.Join(seen, ", ")
+	if w.model != "" {
+		ev.Seen = w.model + ": " + ev.Seen
+	}
+	usual := ""
+	if w.queue.Weight() > 0 {
+		usual = seconds(w.queue.Typical(0.5))
+	}
+	switch {
+	case w.slo && usual != "":
+		ev.Expected = fmt.Sprintf("queue-time p95 below its SLO of %s, usually about %s", seconds(limit), usual)
+	case w.slo:
+		ev.Expected = fmt.Sprintf("queue-time p95 below its SLO of %s", seconds(limit))
+	default:
+		ev.Expected = fmt.Sprintf("queue-time p95 below its own 99th percentile of %s, usually about %s", seconds(limit), usual)
+	}
+	ev.Confidence, ev.Why = w.sure()
+	return ev
+}
+
+type saturatedState struct {
+	Version   int                          `json:"version"`
+	Endpoints map[string]*stream.Histogram `json:"endpoints"`
+	Seen      map[string]time.Time         `json:"seen"`
+}
+
+// Save returns what is usual for each endpoint. The windows of a few minutes
+// begin anew after a restart.
+func (d *Saturated) Save() ([]byte, error) {
+	s := saturatedState{Version: 1, Endpoints: map[string]*stream.Histogram{}, Seen: map[string]time.Time{}}
+	for url, w := range d.endpoints {
+		s.Endpoints[url], s.Seen[url] = w.queue, w.at
+	}
+	return json.Marshal(s)
+}
+
+// Restore takes up what Save returned.
+func (d *Saturated) Restore(data []byte) error {
+	s := saturatedState{}
+	if err := decodeState(data, &s, 1); err != nil {
+		return err
+	}
+	for url, h := range s.Endpoints {
+		if h == nil {
+			continue
+		}
+		w := d.newDemand()
+		w.queue, w.at = h, s.Seen[url]
+		d.endpoints[url] = w
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package detect
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/rules"
+)
+
+// stateVersion is the version of the state that Save writes. Raise it when an
+// older release could not read the state any more, and keep reading the versions
+// before.
+const stateVersion = 1
+
+type engineState struct {
+	Version   int                          `json:"version"`
+	Time      time.Time                    `json:"time"` // of the newest snapshot
+	Findings  []findingState               `json:"findings"`
+	Finished  []Finding                    `json:"finished"`
+	Incidents []incidentState              `json:"incidents"`
+	Events    []collector.Event            `json:"events"`
+	Detectors map[rules.ID]json.RawMessage `json:"detectors"`
+}
+
+type findingState struct {
+	Finding
+	Holds     bool        `json:"holds"`
+	Ended     time.Time   `json:"last_ended,omitzero"`
+	Comebacks []time.Time `json:"comebacks,omitempty"`
+	Incident  string      `json:"incident,omitempty"`
+}
+
+type incidentState struct {
+	Incident
+	LastSince time.Time `json:"last_since"`
+}
+
+// Save returns what must survive a restart: findings, incidents, what happened
+// lately, and the memory of the detectors. The six hours of history are not in it.
+func (e *Engine) Save() ([]byte, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := engineState{
+		Version: stateVersion, Time: e.now, Finished: e.finished, Events: e.events.events,
+		Detectors: map[rules.ID]json.RawMessage{},
+	}
+	for id, raw := range e.parked {
+		s.Detectors[id] = raw
+	}
+	for _, j := range e.judges {
+		for _, t := range j.order {
+			f := findingState{Finding: t.Finding, Holds: t.holds, Ended: t.ended, Comebacks: t.comebacks}
+			if t.incident != nil {
+				f.Incident = t.incident.ID
+			}
+			s.Findings = append(s.Findings, f)
+		}
+		d, ok := j.detector.(Stateful)
+		if !ok {
+			continue
+		}
+		raw, err := d.Save()
+		if err != nil {
+			return nil, fmt.Errorf("save the memory of detector %s: %w", j.rule.ID, err)
+		}
+		s.Detectors[j.rule.ID] = raw
+	}
+	for _, in := range e.incidents.all {
+		s.Incidents = append(s.Incidents, incidentState{in.Incident, in.lastSince})
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode the detectors' state: %w", err)
+	}
+	return data, nil
+}
+
+// Restore takes up what Save of this or an older release returned. It is called
+// before the first Observe. A state that is damaged, or newer than this release
+// knows, is an error and changes nothing; if only a detector's own memory cannot
+// be read, that detector starts without one, everything else is restored, and the
+// error says so.
+func (e *Engine) Restore(data []byte) error {
+	var s engineState
+	var version struct{ Version int }
+	if err := json.Unmarshal(data, &version); err != nil {
+		return fmt.Errorf("the detectors' state is damaged (%w): move the state file away to start without findings and history", err)
+	}
+	switch {
+	case version.Version > stateVersion:
+		return fmt.Errorf("the detectors' state has version %d and this release of gpuvigil knows up to %d: "+
+			"run the newer release again, or move the state file away to start without findings and history", version.Version, stateVersion)
+	case version.Version < 1:
+		return errors.New("the detectors' state has no version: move the state file away to start without findings and history")
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return fmt.Errorf("the detectors' state is damaged (%w): move the state file away to start without findings and history", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.now, e.finished, e.events = s.Time, s.Finished, eventLog{s.Events}
+	e.restoreIncidents(s.Incidents)
+	judges := map[rules.ID]*judge{}
+	for _, j := range e.judges {
+		judges[j.rule.ID] = j
+		clear(j.found)
+		j.order = nil
+	}
+	for _, f := range s.Findings {
+		if j := judges[f.Rule]; j != nil {
+			e.restoreFinding(j, f)
+		} else {
+			e.orphan(f)
+		}
+	}
+	for _, j := range e.judges {
+		j.block()
+	}
+	err := e.restoreDetectors(judges, s.Detectors)
+	e.changed = true
+	e.publish()
+	return err
+}
+
+func (e *Engine) restoreIncidents(states []incidentState) {
+	e.incidents = incidents{}
+	for _, s := range states {
+		if len(s.Members) > 0 {
+			e.incidents.all = append(e.incidents.all, &incident{Incident: s.Incident, lastSince: s.LastSince})
+		}
+	}
+}
+
+func (e *Engine) restoreFinding(j *judge, f findingState) {
+	t := &tracked{Finding: f.Finding, holds: f.Holds, ended: f.Ended, comebacks: f.Comebacks}
+	if t.State == Firing {
+		t.link(&e.incidents, f.Incident)
+	}
+	j.found[key{t.Subject, t.Cause}] = t
+	j.order = append(j.order, t)
+}
+
+// link finds the finding's place in its incident again.
+func (t *tracked) link(is *incidents, id string) {
+	for _, in := range is.all {
+		for i := range in.Members {
+			if in.ID == id && in.Members[i].Key() == t.Key() {
+				t.incident, t.member = in, i
+			}
+		}
+	}
+}
+
+// orphan ends a finding whose rule does not run any more, so that its incident
+// does not stay open for ever.
+func (e *Engine) orphan(f findingState) {
+	if f.State != Firing {
+		return
+	}
+	t := &tracked{Finding: f.Finding}
+	t.link(&e.incidents, f.Incident)
+	t.State, t.Resolved, t.Ended = Resolved, e.now, "expired"
+	e.incidents.touch(t, e.now)
+	e.finished = append(e.finished, t.Finding)
+}
+
+func (e *Engine) restoreDetectors(judges map[rules.ID]*judge, states map[rules.ID]json.RawMessage) error {
+	var errs []error
+	e.parked = map[rules.ID]json.RawMessage{}
+	for id, raw := range states {
+		if judges[id] == nil {
+			e.parked[id] = raw
+		}
+	}
+	for _, j := range e.judges {
+		d, ok := j.detector.(Stateful)
+		raw := states[j.rule.ID]
+		if !ok || raw == nil {
+			continue
+		}
+		if err := d.Restore(raw); err != nil {
+			errs = append(errs, fmt.Errorf("detector %s starts without memory: %w", j.rule.ID, err))
+		}
+	}
+	return errors.Join(errs...)
+}

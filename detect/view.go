@@ -1,0 +1,123 @@
+package detect
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"gpuvigil/rules"
+)
+
+const (
+	maxFinished = 256
+	refresh     = 15 * time.Second // of scores in the view while nothing changes
+)
+
+// View is what the engine knows at one instant. It is never changed: readers may
+// keep it and share it.
+type View struct {
+	Time       time.Time   // of the newest snapshot; zero before the first
+	Findings   []Finding   // firing, then pending, then resolved in the last day; the worst first
+	Incidents  []Incident  // open, then resolved in the last day; the newest first
+	Conditions []Condition // of rules with Rule.State, by rule in the order of the detectors
+
+	// VersionChanges counts for each component how often its version has changed
+	// since the state began: the value of metric.VersionChanges. A component that
+	// never changed may be missing. It must not be modified.
+	VersionChanges map[string]uint64
+}
+
+// Condition is the plain state of a rule on one subject.
+type Condition struct {
+	Rule    rules.ID
+	Subject Subject
+	Active  bool
+	Score   float64
+}
+
+// Worst returns the highest severity of the findings that fire, and whether any
+// does.
+func (v *View) Worst() (rules.Severity, bool) { return worst(v.Findings) }
+
+// View returns the newest view; it is never nil.
+func (e *Engine) View() *View { return e.view.Load() }
+
+// publish makes the view of this snapshot. Only what changed is built anew.
+func (e *Engine) publish() {
+	v := &View{Time: e.now}
+	if old := e.view.Load(); old != nil && !e.changed && e.now.Sub(e.published) < refresh {
+		v.Findings, v.Incidents, v.Conditions, v.VersionChanges = old.Findings, old.Incidents, old.Conditions, old.VersionChanges
+	} else {
+		e.build(v)
+		e.changed, e.published = false, e.now
+	}
+	if e.versions != nil {
+		v.VersionChanges = e.versions.VersionChanges()
+	}
+	e.view.Store(v)
+}
+
+func (e *Engine) build(v *View) {
+	drop := max(len(e.finished)-maxFinished, 0)
+	for drop < len(e.finished) && e.now.Sub(e.finished[drop].Resolved) >= keepResolved {
+		drop++
+	}
+	e.finished = slices.Delete(e.finished, 0, drop)
+	for _, j := range e.judges {
+		for _, t := range j.order {
+			if t.State == Resolved {
+				continue
+			}
+			v.Findings = append(v.Findings, t.Finding)
+			if t.State == Firing && t.incident != nil {
+				t.incident.Members[t.member] = t.Finding
+			}
+		}
+		v.Conditions = append(v.Conditions, j.conditions...)
+	}
+	v.Findings = append(v.Findings, e.finished...)
+	slices.SortStableFunc(v.Findings, byUrgency)
+	for _, in := range slices.Backward(e.incidents.all) {
+		v.Incidents = append(v.Incidents, in.export())
+	}
+	slices.SortStableFunc(v.Incidents, func(a, b Incident) int { return cmp.Compare(rank(a.State), rank(b.State)) })
+}
+
+func byUrgency(a, b Finding) int {
+	if c := cmp.Compare(rank(a.State), rank(b.State)); c != 0 {
+		return c
+	}
+	if a.State == Resolved {
+		return b.Resolved.Compare(a.Resolved)
+	}
+	return cmp.Or(cmp.Compare(b.Severity, a.Severity), a.Since.Compare(b.Since), cmp.Compare(a.GPUIndex, b.GPUIndex))
+}
+
+func rank(s State) int {
+	switch s {
+	case Firing:
+		return 0
+	case Pending:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// expireConditions drops the state of subjects that are no longer judged.
+func (e *Engine) expireConditions(j *judge) {
+	limit := max(3*j.hold, minExpiry)
+	for i := 0; i < len(j.conditions); i++ {
+		if e.now.Sub(j.seenAt[i]) <= limit {
+			continue
+		}
+		delete(j.condition, j.conditions[i].Subject)
+		j.conditions = slices.Delete(j.conditions, i, i+1)
+		j.seenAt = slices.Delete(j.seenAt, i, i+1)
+		for k := i; k < len(j.conditions); k++ {
+			j.condition[j.conditions[k].Subject] = k
+		}
+		i--
+		e.changed = true
+	}
+}
