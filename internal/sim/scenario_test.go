@@ -70,14 +70,14 @@ func TestDemo(t *testing.T) {
 		{-149 * time.Minute, "the driver that the node came with", func(v seen) bool { return v.driver == "570.124.06" }},
 		{-145 * time.Minute, "a new driver", func(v seen) bool { return v.driver == "570.133.20" }},
 		{-60 * time.Minute, "an idle queue before the saturation", func(v seen) bool { return v.waiting < 5 && v.p95 < 1 }},
-		{-21 * time.Minute, "the sweep at work", func(v seen) bool { return len(v.part.GPUs[sweep].Owners) == 1 && v.xids(sweep, 31) == 0 }},
-		{-19*time.Minute - time.Second, "the sweep dead of Xid 31", func(v seen) bool {
+		{-7 * time.Minute, "the sweep at work", func(v seen) bool { return len(v.part.GPUs[sweep].Owners) == 1 && v.xids(sweep, 31) == 0 }},
+		{-5*time.Minute - 30*time.Second, "the sweep dead of Xid 31", func(v seen) bool {
 			return v.xids(sweep, 31) == 1 && v.part.GPUs[sweep].Value(metric.MemoryUsed) == 0
 		}},
-		{-18 * time.Minute, "a free GPU after the sweep", func(v seen) bool { return len(v.part.GPUs[sweep].Owners) == 0 }},
 		{-5 * time.Minute, "packets sent again before the GPU is lost", func(v seen) bool {
 			return v.part.GPUs[lost].Value(metric.PCIeReplays) > 40*max(1, v.part.GPUs[1].Value(metric.PCIeReplays))
 		}},
+		{-3*time.Minute - 45*time.Second, "a free GPU after the sweep", func(v seen) bool { return len(v.part.GPUs[sweep].Owners) == 0 }},
 		{-3*time.Minute - 30*time.Second, "a lost GPU and its peers spinning", func(v seen) bool {
 			g, peer := v.part.GPUs[lost], v.part.GPUs[1]
 			return v.xids(lost, 79) == 1 && !g.Present && !g.Has(metric.PowerDraw) && g.Value(metric.GPUPresent) == 0 &&

@@ -45,7 +45,7 @@ func chat() Workload {
 // does not escape them.
 func notebook() Workload {
 	return Workload{Name: "notebook", Kind: Notebook, GPUs: 1, Process: "<!channel> & <b>python3</b>", UID: 31337, Memory: 18.25 * gibi,
-		Owner: collector.Owner{Kind: "user", ID: `<@U042> o'hara & "søns" *lead*`, Team: "research"}}
+		Owner: collector.Owner{Kind: "pod", ID: `jupyter/<@U042> o'hara & "søns" *lead*`, Team: "research"}}
 }
 
 func experiments() Workload {
@@ -75,7 +75,7 @@ func demo() Scenario {
 			{Kind: Xid, Code: 79, Target: "train/0", At: -4 * time.Minute, For: 9 * time.Minute, Every: 45 * time.Minute},
 
 			{Kind: Run, Target: "experiments", At: -130 * time.Minute, For: 6 * time.Minute, Every: 15 * time.Minute},
-			{Kind: Xid, Code: 31, Target: "experiments/0", At: -20 * time.Minute, Every: 30 * time.Minute},
+			{Kind: Xid, Code: 31, Target: "experiments/0", At: -6 * time.Minute, Every: 30 * time.Minute},
 			{Kind: Hang, Target: "experiments/0", At: 6 * time.Minute, For: 2 * time.Minute, Every: 30 * time.Minute},
 
 			{Kind: Heat, Target: "chat/0", Level: 2.2, At: 16 * time.Minute, For: 4 * time.Minute, Every: 40 * time.Minute},

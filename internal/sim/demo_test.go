@@ -1,0 +1,67 @@
+package sim_test
+
+import (
+	"testing"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/detect"
+	"gpuvigil/internal/sim"
+	"gpuvigil/rules"
+)
+
+// snapshot is a part on its own, as a sampler without other sources composes it.
+func snapshot(p *collector.Part) *collector.Snapshot {
+	return &collector.Snapshot{Time: p.Time, Boot: p.Boot, Simulated: p.Simulated, Node: p.Node, GPUs: p.GPUs,
+		Processes: p.Processes, Endpoints: p.Endpoints, Events: p.Events}
+}
+
+func newScenario(t *testing.T, name string) *sim.Sim {
+	t.Helper()
+	sc, err := sim.ScenarioByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sim.New(sim.Config{Seed: 1, Start: time.Date(2026, 11, 30, 14, 0, 0, 0, time.UTC), Scenario: sc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestDemoIsFullWhenItGoesLive is the demo's promise: who opens the page finds
+// each of the rules on it.
+func TestDemoIsFullWhenItGoesLive(t *testing.T) {
+	engine := detect.NewEngine(detect.Config{}, detect.Detectors(detect.DetectorConfig{}))
+	for p := range newScenario(t, "demo").Prelude(5 * time.Second) {
+		engine.Observe(snapshot(p))
+	}
+	found := map[string]detect.Finding{}
+	for _, f := range engine.View().Findings {
+		found[f.Cause] = f
+	}
+	for cause, want := range map[string]rules.Severity{
+		"xid_79": rules.Page, "gpu_bound": rules.Ticket, "idle_with_context": rules.Info, "xid_31": rules.Info,
+	} {
+		if f, ok := found[cause]; !ok || f.State != detect.Firing || f.Severity != want || !f.Simulated {
+			t.Errorf("when the demo goes live %s does not fire as a simulated %s: %+v", cause, want, f)
+		}
+	}
+	if _, ok := found["driver"]; !ok {
+		t.Error("when the demo goes live nobody has noticed the new driver")
+	}
+}
+
+// TestQuietStaysQuiet is the look-alikes' promise.
+func TestQuietStaysQuiet(t *testing.T) {
+	engine := detect.NewEngine(detect.Config{}, detect.Detectors(detect.DetectorConfig{}))
+	s := newScenario(t, "quiet")
+	for at := time.Duration(0); at < 4*time.Hour; at += 5 * time.Second {
+		engine.Observe(snapshot(s.Part(s.Begin().Add(at))))
+		for _, f := range engine.View().Findings {
+			if f.State != detect.Pending {
+				t.Fatalf("after %v a healthy node has a finding: %s %s, %s", at, f.Rule, f.Subject, f.Evidence.Seen)
+			}
+		}
+	}
+}
