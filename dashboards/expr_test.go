@@ -1,0 +1,283 @@
+package dashboards
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+
+	"gpuvigil/internal/metric"
+)
+
+var (
+	nameOf     = regexp.MustCompile(`\bvigil_\w+`)
+	selectorOf = regexp.MustCompile(`\b(vigil_\w+)\{([^}]*)\}`)
+	matcherOf  = regexp.MustCompile(`^(\w+)(=|!=|=~|!~)"[^"]*"$`)
+	labelsOf   = regexp.MustCompile(`\b(?:by|on|ignoring|without|group_left|group_right) \(([^)]*)\)`)
+	keptOf     = regexp.MustCompile(`^(?:sum|max|avg|count) by \(([^)]*)\) \(`)
+	legendOf   = regexp.MustCompile(`\{\{(\w+)\}\}`)
+	sumOf      = regexp.MustCompile(`sum(?: by \([^)]*\))? ?\((vigil_\w+)`)
+)
+
+// undrawn are the rows that no panel draws, with the reason.
+var undrawn = map[*metric.Def]string{
+	metric.ECCLifetimeErrors: "a total over the life of the board, for a claim under warranty; what happened in the time range is drawn from vigil_gpu_ecc_errors_total",
+	metric.MIGMemoryFree:     "capacity less used, which are drawn",
+}
+
+func expressions(t *testing.T, d Dashboard) []Expression {
+	t.Helper()
+	found, err := d.Expressions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) < 10 {
+		t.Fatalf("only %d expressions found: the tests on them would prove nothing", len(found))
+	}
+	return found
+}
+
+func TestExpressionsFollowTheCatalogue(t *testing.T) {
+	forEach(t, func(t *testing.T, d Dashboard, built dashboard.Dashboard) {
+		found := expressions(t, d)
+		for _, v := range built.Templating.List {
+			if v.Type == dashboard.VariableTypeQuery {
+				found = append(found, Expression{Panel: "variable " + v.Name, Expr: *v.Query.String})
+			}
+		}
+		for _, e := range found {
+			for _, problem := range check(e.Expr) {
+				t.Errorf("panel %q would stay empty: %s in %s", e.Panel, problem, e.Expr)
+			}
+		}
+	})
+}
+
+// check returns what the catalogue does not know in an expression.
+func check(expr string) (problems []string) {
+	complain := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if strings.Contains(expr, "%!") {
+		complain("a placeholder was not filled")
+	}
+	if strings.Count(expr, "(") != strings.Count(expr, ")") {
+		complain("brackets do not match")
+	}
+	known := []string{"instance"}
+	names := nameOf.FindAllString(expr, -1)
+	if len(names) == 0 {
+		complain("no metric of ours")
+	}
+	for _, name := range names {
+		row, err := metric.ByName(name)
+		if err != nil {
+			complain("%v", err)
+			continue
+		}
+		known = append(known, row.LabelNames()...)
+	}
+	for _, s := range selectorOf.FindAllStringSubmatch(expr, -1) {
+		row, err := metric.ByName(s[1])
+		if err != nil {
+			continue // said above
+		}
+		for _, m := range strings.Split(s[2], ",") {
+			parts := matcherOf.FindStringSubmatch(m)
+			if parts == nil {
+				complain("matcher %s is not understood", m)
+			} else if l := parts[1]; l != "instance" && !slices.Contains(row.LabelNames(), l) {
+				complain("%s has no label %s", row, l)
+			}
+		}
+	}
+	for _, list := range labelsOf.FindAllStringSubmatch(expr, -1) {
+		for l := range strings.SplitSeq(list[1], ",") {
+			if l = strings.TrimSpace(l); l != "" && !slices.Contains(known, l) {
+				complain("no series here has the label %s", l)
+			}
+		}
+	}
+	return problems
+}
+
+func TestCheckFindsMistakes(t *testing.T) {
+	for expr, want := range map[string]string{
+		`vigil_gpu_utilisation_ratio{instance=~"$instance"}`:               `no metric "vigil_gpu_utilisation_ratio"`,
+		`vigil_node_cpus{gpu=~"$gpu"}`:                                     "has no label gpu",
+		`sum by (pod) (vigil_node_cpus{instance=~"$instance"})`:            "label pod",
+		`sum(vigil_node_cpus{instance=~"$instance"}`:                       "brackets",
+		`vigil_node_cpus{instance=~"$instance"} / %!s(MISSING)`:            "placeholder",
+		`up{instance=~"$instance"}`:                                        "no metric of ours",
+		`vigil_node_cpus{instance=~$instance}`:                             "not understood",
+		`vigil_node_load{instance=~"$instance",window="1m"}`:               "",
+		`max by (gpu) (vigil_gpu_info{gpu=~"$gpu",instance=~"$instance"})`: "",
+	} {
+		got := strings.Join(check(expr), "; ")
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("check(%s) says %q, want it to say %q", expr, got, want)
+		}
+	}
+}
+
+func TestEveryRowIsDrawn(t *testing.T) {
+	drawn := map[string]bool{}
+	for _, d := range All() {
+		for _, e := range expressions(t, d) {
+			for _, name := range nameOf.FindAllString(e.Expr, -1) {
+				drawn[name] = true
+			}
+		}
+	}
+	for _, row := range metric.All() {
+		switch reason, excused := undrawn[row]; {
+		case row.Entity == metric.Process: // no series by default
+		case drawn[row.Name] && excused:
+			t.Errorf("%s is drawn, though it is listed as not drawn because it is %s", row, reason)
+		case !drawn[row.Name] && !excused:
+			t.Errorf("no panel draws %s: draw it, or say in undrawn why not", row)
+		}
+	}
+}
+
+// A counter's value depends on when it was started, so only its growth is shown.
+// grown's first half is the exception: a counter that was not there has grown by
+// its value.
+func TestCountersAreShownAsGrowth(t *testing.T) {
+	forEach(t, func(t *testing.T, d Dashboard, _ dashboard.Dashboard) {
+		for _, e := range expressions(t, d) {
+			for _, at := range selectorOf.FindAllStringSubmatchIndex(e.Expr, -1) {
+				row, err := metric.ByName(e.Expr[at[2]:at[3]])
+				if err != nil {
+					t.Fatal(err)
+				}
+				before, s, after := e.Expr[:at[0]], e.Expr[at[0]:at[1]], e.Expr[at[1]:]
+				ranged := strings.HasPrefix(after, "[") && (strings.HasSuffix(before, "rate(") || strings.HasSuffix(before, "increase("))
+				appeared := strings.HasPrefix(after, " unless "+s+" offset ") || strings.HasSuffix(before, s+" unless ")
+				absent := strings.HasSuffix(before, ") unless on (instance, gpu) ") // only whether it is there
+				if row.Kind == metric.Counter && !ranged && !appeared && !absent {
+					t.Errorf("panel %q shows the counter %s itself: %s", e.Panel, row, e.Expr)
+				}
+				if row.Kind != metric.Counter && ranged {
+					t.Errorf("panel %q shows the growth of the gauge %s: %s", e.Panel, row, e.Expr)
+				}
+			}
+		}
+	})
+}
+
+func TestNothingIsAddedUpThatMustNot(t *testing.T) {
+	forEach(t, func(t *testing.T, d Dashboard, _ dashboard.Dashboard) {
+		for _, e := range expressions(t, d) {
+			for _, bad := range []string{"sum_over_time", "avg_over_time"} {
+				if strings.Contains(e.Expr, bad) {
+					t.Errorf("panel %q mixes instants of the time range: %s", e.Panel, e.Expr)
+				}
+			}
+			for _, m := range sumOf.FindAllStringSubmatch(e.Expr, -1) {
+				if strings.HasSuffix(m[1], "_ratio") || strings.HasSuffix(m[1], "_celsius") {
+					t.Errorf("panel %q adds up %s, which means nothing: %s", e.Panel, m[1], e.Expr)
+				}
+			}
+		}
+	})
+}
+
+// A legend that names a label which the expression drops shows nothing there, and
+// series that differ in a label that no legend names cannot be told apart.
+func TestLegendsTellSeriesApart(t *testing.T) {
+	forEach(t, func(t *testing.T, _ Dashboard, built dashboard.Dashboard) {
+		for _, p := range panels(built) {
+			for _, target := range p.Targets {
+				q := target.(prometheus.Dataquery)
+				if *q.Instant {
+					continue
+				}
+				var named []string
+				for _, m := range legendOf.FindAllStringSubmatch(*q.LegendFormat, -1) {
+					named = append(named, m[1])
+				}
+				kept := keptLabels(t, q.Expr)
+				for _, l := range named {
+					if !slices.Contains(kept, l) {
+						t.Errorf("panel %q: the legend %q names %s, which %s does not keep", *p.Title, *q.LegendFormat, l, q.Expr)
+					}
+				}
+				for _, l := range kept {
+					if !slices.Contains(named, l) && l != "uuid" && l != "engine" {
+						t.Errorf("panel %q: the legend %q does not name %s, so two series may look the same: %s", *p.Title, *q.LegendFormat, l, q.Expr)
+					}
+				}
+			}
+		}
+	})
+}
+
+// keptLabels returns the labels of an expression's result: those that it groups
+// by, none for a total, or all of its first row.
+func keptLabels(t *testing.T, expr string) []string {
+	t.Helper()
+	if strings.HasPrefix(expr, "sum(") {
+		return nil
+	}
+	if m := keptOf.FindStringSubmatch(expr); m != nil {
+		return strings.Split(m[1], ", ")
+	}
+	row, err := metric.ByName(nameOf.FindString(expr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]string{"instance"}, row.LabelNames()...)
+}
+
+func TestTablesHaveTheColumnsTheyName(t *testing.T) {
+	forEach(t, func(t *testing.T, _ Dashboard, built dashboard.Dashboard) {
+		for _, p := range panels(built) {
+			if p.Type != "table" {
+				continue
+			}
+			fields := map[string]bool{"Time": true}
+			for _, target := range p.Targets {
+				q := target.(prometheus.Dataquery)
+				for _, l := range keptLabels(t, q.Expr) {
+					fields[l] = true
+				}
+				if fields["Value #"+*q.RefId] = true; len(p.Targets) == 1 {
+					fields["Value"] = true
+				}
+			}
+			options := p.Transformations[len(p.Transformations)-1].Options.(map[string]any)
+			order, titles := options["indexByName"].(map[string]int), options["renameByName"].(map[string]string)
+			for field := range order {
+				if !fields[field] || titles[field] == "" {
+					t.Errorf("table %q places the column %q, which its queries do not give or which has no title", *p.Title, field)
+				}
+			}
+		}
+	})
+}
+
+func TestUnitsComeFromTheNames(t *testing.T) {
+	base := regexp.MustCompile(`_(bytes|watts|celsius|hertz|ratio|seconds|joules)(_total)?$`)
+	for _, row := range metric.All() {
+		u := unitOf(row)
+		if base.MatchString(row.Name) && u.value == unitCount {
+			t.Errorf("%s has a base unit in its name and would be drawn as a plain number", row)
+		}
+		if row.Kind == metric.Counter && u.perSecond == "" {
+			t.Errorf("%s is a counter whose growth in a second has no unit", row)
+		}
+	}
+	for row, want := range map[*metric.Def]unit{
+		metric.PCIeThroughput: {"_bytes_per_second", "Bps", ""},
+		metric.XidLast:        {"_timestamp_seconds", "dateTimeFromNow", ""},
+		metric.Energy:         {"_joules_total", "joule", "watt"},
+		metric.GPUPresent:     {"", "short", ""},
+	} {
+		if got := unitOf(row); got != want {
+			t.Errorf("unit of %s is %+v, want %+v", row, got, want)
+		}
+	}
+}
