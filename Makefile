@@ -1,0 +1,113 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+# go-nvml declares functions that NVIDIA has deprecated; the warnings are not ours to mend.
+export CGO_CFLAGS := -Wno-deprecated-declarations
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+V := github.com/prometheus/common/version
+LDFLAGS := -X $V.Version=$(VERSION) \
+	-X $V.Revision=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
+	-X $V.Branch=$(shell git rev-parse --abbrev-ref HEAD 2>/dev/null || echo unknown) \
+	-X $V.BuildDate=$(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
+
+TOOLS := e2e/tools
+BIN := $(TOOLS)/bin
+# The Go modules with code of ours. That of the product knows nothing of the others.
+MODULES := . e2e $(TOOLS)/vulncheck
+# What `make test` runs, the cheap ones first.
+STAGES := format tidy build vet nocgo staticcheck vulncheck unit tools e2e
+ARGS ?=
+FUZZTIME ?= 10s
+
+.PHONY: help build run demo test lint generate fuzz bench clean chromium $(STAGES)
+
+help: ## say what each target does
+	@sed -nE 's/^([a-z0-9]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do printf '%-11s %s\n' "$$target" "$$text"; done
+
+build: ## bin/gpuvigil
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/gpuvigil ./cmd/gpuvigil
+
+run: build ## watch the GPUs of this machine (ARGS='--log.level=debug' for flags)
+	bin/gpuvigil run $(ARGS)
+
+demo: build ## the same with simulated GPUs, owners and faults
+	bin/gpuvigil demo $(ARGS)
+
+test: chromium ## everything that CI runs, stage by stage
+	@for stage in $(STAGES); do \
+		echo "== $$stage"; start=$$SECONDS; \
+		$(MAKE) --no-print-directory $$stage || { echo "== $$stage FAILED after $$((SECONDS - start)) s; alone: make $$stage"; exit 1; }; \
+		echo "== $$stage: ok in $$((SECONDS - start)) s, $$SECONDS s in all"; \
+	done
+
+lint: format tidy vet nocgo staticcheck ## the stages that run no test
+
+format: ## files that gofmt would change
+	@files=$$(git ls-files -z -co --exclude-standard '*.go' | xargs -0r gofmt -l); \
+	[ -z "$$files" ] || { echo "gofmt -w would change:" $$files; exit 1; }
+
+tidy: ## go.mod and go.sum as go mod tidy leaves them
+	for m in $(MODULES); do go -C $$m mod tidy -diff; done
+
+vet: ## go vet, of each module
+	for m in $(MODULES); do go -C $$m vet ./...; done
+
+nocgo: ## the build without a C compiler, with stubs where NVML is read
+	CGO_ENABLED=0 go vet ./...
+	CGO_ENABLED=0 go build ./...
+
+staticcheck: $(BIN)/staticcheck ## staticcheck, of each module
+	for m in $(MODULES); do (cd $$m && '$(CURDIR)/$(BIN)/staticcheck' ./...); done
+
+vulncheck: $(BIN)/vulncheck ## fails where a known vulnerability in a module is called
+	go -C $(TOOLS)/vulncheck test ./...
+	go -C $(TOOLS)/vulndb mod download golang.org/x/vulndb
+	$(BIN)/vulncheck -db "$$(go -C $(TOOLS)/vulndb list -m -f '{{.Dir}}' golang.org/x/vulndb)/data/osv" ./...
+
+unit: ## the product's tests, with the race detector
+	go test -race ./...
+
+# Not cached: what these tests run (the product's binary, Prometheus) is not among what go test sees change.
+e2e: $(BIN)/prometheus ## the agent under a real Prometheus server
+	go -C e2e test -v -count=1 ./...
+
+tools: $(BIN)/prometheus $(BIN)/staticcheck $(BIN)/vulncheck ## build the pinned tools into e2e/tools/bin
+
+# Prometheus is most of a first `make test`. Its clouds' service discovery is left out; without inlining and debug
+# information the rest compiles in two thirds of the time, and is fast enough for a test's server.
+PROMETHEUS := github.com/prometheus/prometheus/cmd
+$(BIN)/prometheus $(BIN)/promtool &: $(TOOLS)/prometheus/go.mod $(TOOLS)/prometheus/go.sum
+	CGO_ENABLED=0 go -C $(TOOLS)/prometheus build -tags remove_all_sd -gcflags 'all=-l -dwarf=false' -ldflags '-s -w' \
+		-o ../bin/ $(PROMETHEUS)/prometheus $(PROMETHEUS)/promtool
+	touch $(BIN)/prometheus $(BIN)/promtool
+
+$(BIN)/staticcheck: $(TOOLS)/staticcheck/go.mod $(TOOLS)/staticcheck/go.sum
+	CGO_ENABLED=0 go -C $(TOOLS)/staticcheck build -o ../bin/ honnef.co/go/tools/cmd/staticcheck
+	touch $@
+
+$(BIN)/vulncheck: $(wildcard $(TOOLS)/vulncheck/*.go) $(TOOLS)/vulncheck/go.mod $(TOOLS)/vulncheck/go.sum
+	CGO_ENABLED=0 go -C $(TOOLS)/vulncheck build -o ../bin/ .
+	touch $@
+
+# The browser test is skipped without Chromium. A packaged system is changed only where CI says that it is CI's.
+chromium:
+	@if command -v chromium chromium-browser google-chrome >/dev/null; then :; \
+	elif [ "$${CI:-}" = true ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "== chromium: installing it for the browser test"; \
+		apt-get update -qq; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
+	else echo "== chromium: not found, so that the browser test is skipped; install Chromium to run it"; fi
+
+generate: ## rewrite the golden files from what the code does now; read the diff
+	git grep -lF '"update"' -- '*_test.go' ':!e2e' | xargs -n1 dirname | sort -u | sed 's|^|./|' | xargs -t -I{} go test {} -update
+
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	@git grep -oE '^func Fuzz[A-Za-z0-9_]*' -- '*_test.go' | sed -E 's|/[^/]*:func | |' | while read -r dir name; do \
+		echo "== $$dir $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "./$$dir" </dev/null; done
+
+bench: ## benchmarks, with allocations
+	go test -run '^$$' -bench . -benchmem ./...
+
+clean: ## remove what was built here (not Go's own caches)
+	rm -rf bin $(BIN)
