@@ -2,6 +2,7 @@ package detect
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -261,7 +262,13 @@ func (d *Idle) Restore(data []byte) error {
 		if err := json.Unmarshal(raw, st); err != nil {
 			return fmt.Errorf("its memory of GPU %s is damaged: %w", uuid, err)
 		}
+		if st.Busy == nil || st.Power == nil {
+			return fmt.Errorf("its memory of GPU %s is not complete", uuid)
+		}
 		gpus[uuid] = st
+	}
+	if m.Ledger == nil {
+		return errors.New("its memory has no ledger of idle time")
 	}
 	d.gpus, d.ledger = gpus, m.Ledger
 	for url, t := range m.Endpoints {

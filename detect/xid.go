@@ -298,6 +298,7 @@ func (d *Xid) Restore(data []byte) error {
 		if g == nil || d.gpus[uuid] != nil {
 			continue
 		}
+		g.Faults = slices.DeleteFunc(g.Faults, func(f *fault) bool { return f == nil })
 		d.gpus[uuid] = g
 		d.order = append(d.order, uuid)
 		for _, f := range g.Faults {

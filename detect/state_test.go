@@ -1,0 +1,226 @@
+package detect
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"gpuvigil/rules"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// halfway is an engine with a finding that fires, one that is pending and one that
+// has resolved.
+func halfway(t *testing.T) *bench {
+	b := newBench(t, testRule("r"), Config{})
+	b.score["GPU-0"], b.score["GPU-1"] = 2, 2
+	b.run(5 * time.Minute)
+	b.score["GPU-1"] = 0
+	b.run(5 * time.Minute)
+	b.score["GPU-2"] = 3
+	b.run(30 * time.Second)
+	return b
+}
+
+func restart(t *testing.T, b *bench) *bench {
+	t.Helper()
+	data, err := b.e.Save()
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := newBench(t, testRule("r"), Config{})
+	after.now, after.score = b.now, b.score
+	if err := after.e.Restore(data); err != nil {
+		t.Fatal(err)
+	}
+	return after
+}
+
+func TestFindingsSurviveARestart(t *testing.T) {
+	b := halfway(t)
+	after := restart(t, b)
+	if diff := cmp.Diff(b.e.View(), after.e.View(), cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("view after the restart (-before +after):\n%s", diff)
+	}
+	// A minute is lost with the restart; the life goes on as if it had not been.
+	after.now = after.now.Add(time.Minute)
+	told := after.run(2 * time.Second)
+	if len(told) != 1 || told[0].ID != b.told[0].ID || len(told[0].Members) != 3 {
+		t.Errorf("after the restart told %+v, want GPU-2 in the incident %s", told, b.told[0].ID)
+	}
+	since := b.state().Since
+	if got := after.state(); got.State != Firing || !got.Since.Equal(since) {
+		t.Errorf("after the restart GPU-0 is %s since %s, want firing since %s", got.State, got.Since, since)
+	}
+	delete(after.score, "GPU-0")
+	after.score["GPU-2"] = 0
+	after.run(16 * time.Minute)
+	if told := after.told[len(after.told)-1]; told.State != Resolved {
+		t.Errorf("last told %+v, want the incident resolved", told)
+	}
+}
+
+// The detectors need minutes to fill their windows again. A finding must not
+// expire for that, however long the agent was away.
+func TestLongPauseExpiresNothing(t *testing.T) {
+	b := restart(t, halfway(t))
+	b.now = b.now.Add(3 * time.Hour)
+	saved := b.score
+	b.score = map[string]float64{}
+	b.run(10 * time.Minute)
+	b.want(Firing, "before the detector can judge again")
+	b.score = saved
+	b.run(time.Minute)
+	b.want(Firing, "when the detector judges again")
+	if n := len(b.told); n != 1 || b.told[0].State != Firing {
+		t.Errorf("told %+v, want only GPU-2 that fires now", b.told)
+	}
+}
+
+func TestStateThatCannotBeRead(t *testing.T) {
+	for name, c := range map[string]struct{ state, want string }{
+		"damaged":         {`{"version":1,"findings":[{`, "damaged"},
+		"of another type": {`{"version":1,"findings":7}`, "damaged"},
+		"newer":           {`{"version":2,"findings":"of a shape we do not know"}`, "version 2 and this release of gpuvigil knows up to 1"},
+		"none":            {`{}`, "no version"},
+		"empty":           {``, "damaged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := halfway(t)
+			before := b.e.View()
+			err := b.e.Restore([]byte(c.state))
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "move the state file away") {
+				t.Errorf("error %v, want %q and what to do", err, c.want)
+			}
+			if b.e.View() != before {
+				t.Error("a state that cannot be read has changed something")
+			}
+		})
+	}
+}
+
+// forgetful is a detector with a memory that a test sets.
+type forgetful struct {
+	script
+	memory string
+	err    error
+}
+
+func (d *forgetful) Save() ([]byte, error) { return json.Marshal(d.memory) }
+func (d *forgetful) Restore(data []byte) error {
+	if d.err != nil {
+		return d.err
+	}
+	return json.Unmarshal(data, &d.memory)
+}
+
+func TestDetectorsMemory(t *testing.T) {
+	one := &forgetful{script: script{rule: testRule("one")}, memory: "of one"}
+	two := &forgetful{script: script{rule: testRule("two")}, memory: "of two"}
+	data, err := NewEngine(Config{}, []Detector{one, two}).Save()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.memory, two.memory, one.err = "", "", errors.New("its memory is damaged")
+	if err := NewEngine(Config{}, []Detector{one, two}).Restore(data); err == nil || !strings.Contains(err.Error(), "detector one starts without memory") {
+		t.Errorf("error %v, want one that names the detector", err)
+	}
+	if two.memory != "of two" {
+		t.Errorf("the other detector's memory is %q", two.memory)
+	}
+	// The memory of a rule that is switched off is not thrown away.
+	one.err, one.memory = nil, ""
+	off := NewEngine(Config{Settings: map[rules.ID]Setting{"one": {Disabled: true}}}, []Detector{one, two})
+	if err := off.Restore(data); err != nil {
+		t.Fatal(err)
+	}
+	if data, err = off.Save(); err != nil {
+		t.Fatal(err)
+	}
+	if err := NewEngine(Config{}, []Detector{one, two}).Restore(data); err != nil || one.memory != "of one" {
+		t.Errorf("after the rule was off and on its memory is %q, error %v", one.memory, err)
+	}
+}
+
+func TestFindingOfARuleThatIsGoneEnds(t *testing.T) {
+	data, err := halfway(t).e.Save()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, testRule("another"), Config{})
+	if err := b.e.Restore(data); err != nil {
+		t.Fatal(err)
+	}
+	b.now = day.Add(time.Hour)
+	told := b.run(time.Second)
+	if len(told) != 1 || told[0].State != Resolved {
+		t.Errorf("told %+v, want the old rule's incident resolved", told)
+	}
+}
+
+// A state that the first release wrote must be read by all that follow.
+func TestStateOfTheFirstRelease(t *testing.T) {
+	const golden = "testdata/state-v1.json"
+	b := halfway(t)
+	if *update {
+		data, err := b.e.Save()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(golden, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := newBench(t, testRule("r"), Config{})
+	if err := old.e.Restore(data); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(b.e.View(), old.e.View(), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("view from the first release's state (-want +got):\n%s", diff)
+	}
+}
+
+func FuzzRestore(f *testing.F) {
+	data, err := os.ReadFile("testdata/state-v1.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"version":1,"incidents":[{}],"findings":[{"rule":"xid","state":"firing","incident":""}],"detectors":{"xid":{"version":1,"order":["a","a"],"gpus":{"a":null}}}}`))
+	f.Add([]byte(`{"version":1,"detectors":{"xid":{"version":1,"order":["a"],"gpus":{"a":{"faults":[null]}}},"idle_gpu":{"version":1,"gpus":{"a":null,"b":{"busy":null,"power":null}},"ledger":null,"endpoints":{"a":null}},"saturated_gpu":{"version":1,"endpoints":{"a":{}}},"version_changed":{"version":1,"components":{"a":null},"order":["a"]}}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e := NewEngine(Config{}, Detectors(DetectorConfig{}))
+		before := failures(e)
+		if e.Restore(data) != nil {
+			return
+		}
+		for i := range 3 {
+			e.Observe(node(day.Add(time.Duration(i)*time.Second), 2))
+		}
+		if failures(e) != before {
+			t.Error("a detector failed on what it restored")
+		}
+		if _, err := e.Save(); err != nil {
+			t.Errorf("what was restored cannot be saved: %v", err)
+		}
+	})
+}
+
+func failures(e *Engine) (n uint64) {
+	for _, j := range e.judges {
+		n += j.failures.Get()
+	}
+	return n
+}
