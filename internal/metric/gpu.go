@@ -32,6 +32,8 @@ var (
 		Help:   "Identity of a GPU; always 1. Join on uuid."})
 	GPUPresent = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_present",
 		Help: "1 while the driver answers for the GPU, 0 for a GPU that was seen since the agent started and does not answer or is lost."})
+	GPUHung = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_hung",
+		Help: "1 while a driver call on the GPU has not returned within its limit; the GPU's other values go stale and then absent."})
 	GPUSampleAge = row(Def{Entity: GPU, Tier: Fast, Name: "vigil_gpu_sample_age_seconds",
 		Help: "Age of the GPU's newest fast reading at the last snapshot."})
 

@@ -1,0 +1,188 @@
+package server
+
+import (
+	"compress/gzip"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"gpuvigil/collector"
+)
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skipf("the open files cannot be counted here: %v", err)
+	}
+	return len(list)
+}
+
+func TestThousandScrapesLeaveNoFileOpen(t *testing.T) {
+	s := node(time.Now()).server(t)
+	before := openFiles(t)
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config = HTTPServer(s.Handler(), slog.New(slog.DiscardHandler))
+	srv.Start()
+	client := srv.Client()
+	client.Transport.(*http.Transport).DisableKeepAlives = true
+	for range 1000 {
+		answer, err := client.Get(srv.URL + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	srv.Close()
+	if after := openFiles(t); after > before+2 { // the poller's own, made on first use
+		t.Errorf("%d files were open before 1000 scrapes, %d are now", before, after)
+	}
+}
+
+// TestScrapesWhileSnapshotsArrive must be run with -race to prove something about
+// shared memory; without it, it proves that every page is whole and of one snapshot.
+func TestScrapesWhileSnapshotsArrive(t *testing.T) {
+	var latest atomic.Pointer[world]
+	latest.Store(node(time.Now()))
+	s := latest.Load().server(t)
+	s.cfg.Snapshot = func() *collector.Snapshot { return latest.Load().snap }
+	stop := make(chan struct{})
+	var publisher, readers sync.WaitGroup
+	publisher.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				latest.Store(node(time.Now()))
+			}
+		}
+	})
+	h := s.Handler()
+	for _, path := range []string{"/metrics", "/metrics", "/", "/api/v1/snapshot", "/api/v1/findings", "/-/ready"} {
+		readers.Go(func() {
+			for range 20 {
+				r := httptest.NewRequest("GET", "http://localhost"+path, nil)
+				r.RemoteAddr = "127.0.0.1:5"
+				answer := httptest.NewRecorder()
+				h.ServeHTTP(answer, r)
+				if answer.Code != http.StatusOK {
+					t.Errorf("%s answers %d: %s", path, answer.Code, answer.Body)
+				}
+				if path != "/metrics" {
+					continue
+				}
+				p := expfmt.NewTextParser(model.LegacyValidation)
+				if _, err := p.TextToMetricFamilies(answer.Body); err != nil {
+					t.Errorf("a page under load cannot be read: %v", err)
+				}
+			}
+		})
+	}
+	readers.Wait()
+	close(stop)
+	publisher.Wait()
+}
+
+func TestCompressedScrapeIsTheSamePage(t *testing.T) {
+	h := node(time.Now()).server(t).Handler()
+	ask := func(encoding string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("GET", "/metrics", nil)
+		r.Header.Set("Accept-Encoding", encoding)
+		r.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	packed := ask("gzip")
+	if got := packed.Header().Get("Content-Type"); !strings.HasPrefix(got, "application/openmetrics-text; version=1.0.0") {
+		t.Errorf("OpenMetrics was asked for, the answer is %s", got)
+	}
+	z, err := gzip.NewReader(packed.Body)
+	if err != nil {
+		t.Fatalf("the page is not compressed: %v", err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := ask("identity").Body.String()
+	if got, want := samples(string(text)), samples(plain); got != want {
+		t.Errorf("the compressed page has %d samples, the plain one %d", got, want)
+	}
+}
+
+// big is a node with about the given number of series.
+func big(series int) *world {
+	now := time.Now()
+	w := node(now)
+	w.snap.GPUs = nil
+	for i := range series / 31 {
+		w.snap.GPUs = append(w.snap.GPUs, h100(i, now))
+	}
+	return w
+}
+
+type discard struct{ h http.Header }
+
+func (d discard) Header() http.Header         { return d.h }
+func (d discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d discard) WriteHeader(int)             {}
+
+func BenchmarkScrape(b *testing.B) {
+	s := big(5000).server(b)
+	families, err := s.gather()
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	for _, f := range families {
+		n += len(f.Metric)
+	}
+	b.Run("gather", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := s.gather(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for _, encoding := range []string{"identity", "gzip"} {
+		b.Run(encoding, func(b *testing.B) {
+			r := httptest.NewRequest("GET", "/metrics", nil)
+			r.Header.Set("Accept-Encoding", encoding)
+			var took []time.Duration
+			b.ReportAllocs()
+			for b.Loop() {
+				start := time.Now()
+				s.scrape(discard{http.Header{}}, r)
+				took = append(took, time.Since(start))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(n), "series")
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1e3, "p99-ms")
+		})
+	}
+}
+
+func BenchmarkPage(b *testing.B) {
+	s := node(time.Now()).server(b)
+	r := httptest.NewRequest("GET", "/", nil)
+	for b.Loop() {
+		s.index(discard{http.Header{}}, r)
+	}
+}

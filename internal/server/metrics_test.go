@@ -1,0 +1,322 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"gpuvigil/collector"
+	"gpuvigil/detect"
+	"gpuvigil/internal/metric"
+)
+
+// text writes the page in a format, without the agent's own counters: their
+// values depend on the tests that ran before.
+func text(t *testing.T, s *Server, format expfmt.Format) string {
+	t.Helper()
+	families, err := s.gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	enc := expfmt.NewEncoder(&b, format)
+	for _, f := range families {
+		d, err := metric.ByName(f.GetName())
+		if err != nil {
+			t.Errorf("%s is on the page and not in the catalogue", f.GetName())
+			continue
+		}
+		if d.Entity == metric.Agent && d.Kind == metric.Counter {
+			continue
+		}
+		if err := enc.Encode(f); err != nil {
+			t.Errorf("writing %s: %v", f.GetName(), err)
+		}
+	}
+	if err := enc.(expfmt.Closer).Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func plainText(t *testing.T, s *Server) string {
+	return text(t, s, expfmt.NewFormat(expfmt.TypeTextPlain))
+}
+
+func TestPageOfANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := node(time.Now()).server(t)
+		golden(t, "node.metrics", plainText(t, s))
+		golden(t, "node.openmetrics", text(t, s, expfmt.FmtOpenMetrics_1_0_0))
+	})
+}
+
+func TestPageObeysPrometheus(t *testing.T) {
+	s := node(time.Now()).server(t)
+	g := prometheus.GathererFunc(s.gather)
+	problems, err := testutil.GatherAndLint(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("promlint on %s: %s", p.Metric, p.Text)
+	}
+	if _, err := (prometheus.Gatherers{g}).Gather(); err != nil {
+		t.Errorf("a registry would refuse the page: %v", err)
+	}
+}
+
+// parse reads a page in the plain text format back.
+func parse(t *testing.T, text string) map[string]*dto.MetricFamily {
+	t.Helper()
+	p := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := p.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("the page cannot be read back: %v\n%s", err, text)
+	}
+	return families
+}
+
+func TestPageSurvivesTheWayThroughItsFormats(t *testing.T) {
+	s := node(time.Now()).server(t)
+	families, err := s.gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := parse(t, plainText(t, s))
+	for _, f := range families {
+		if d, err := metric.ByName(f.GetName()); err != nil || d.Entity == metric.Agent {
+			continue
+		}
+		if got, want := read[f.GetName()].String(), f.String(); got != want && !strings.Contains(f.GetName(), "age_seconds") {
+			t.Errorf("%s after a round trip:\n%s\nbefore:\n%s", f.GetName(), got, want)
+		}
+	}
+	om := text(t, s, expfmt.FmtOpenMetrics_1_0_0)
+	if !strings.HasSuffix(om, "# EOF\n") || !strings.Contains(om, "# TYPE vigil_gpu_energy_joules counter\n") {
+		t.Errorf("not OpenMetrics: no EOF, or a counter that keeps _total in its family name:\n%s", om)
+	}
+	if got, want := samples(om), samples(plainText(t, s)); got != want {
+		t.Errorf("OpenMetrics has %d samples, the plain format %d", got, want)
+	}
+}
+
+func samples(text string) int {
+	n := 0
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "#") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestSeriesBudget(t *testing.T) {
+	w := node(time.Now())
+	perGPU := map[string]int{}
+	host := 0
+	families, _ := w.server(t).gather()
+	for _, f := range families {
+	samples:
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				if l.GetName() == "uuid" {
+					perGPU[l.GetValue()]++
+					continue samples
+				}
+			}
+			host++
+		}
+	}
+	for uuid, n := range perGPU {
+		if n > 150 {
+			t.Errorf("%s has %d series, the budget is 150", uuid, n)
+		}
+	}
+	if host > 400 {
+		t.Errorf("the host has %d series, the budget is 400", host)
+	}
+	t.Logf("GPU 0: %d series, host: %d", perGPU[w.snap.GPUs[0].UUID], host)
+}
+
+func TestNothingIsMadeUp(t *testing.T) {
+	now := time.Now()
+	for name, snap := range map[string]*collector.Snapshot{
+		"before the first snapshot": nil,
+		"a snapshot of nothing":     {Time: now},
+		"a GPU without readings":    {Time: now, GPUs: []collector.GPU{{UUID: "GPU-1"}}},
+		"the sampler has stopped":   {Time: now.Add(-time.Minute), GPUs: []collector.GPU{h100(0, now)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world{snap: snap}
+			for n, f := range parse(t, plainText(t, w.server(t))) {
+				switch n {
+				case "vigil_agent_info", "vigil_node_info", "vigil_gpu_info", "vigil_gpu_present", "vigil_gpu_hung":
+				default:
+					t.Errorf("%s is on the page: %v", n, f.Metric)
+				}
+			}
+		})
+	}
+}
+
+func TestValuesThatAreNoneAreNoSeries(t *testing.T) {
+	w := node(time.Now())
+	g := &w.snap.GPUs[0]
+	set(g.Readings, metric.PowerDraw, math.NaN(), metric.Temperature, math.Inf(1))
+	w.view.Findings[0].Evidence.Observed = math.NaN()
+	page := plainText(t, w.server(t))
+	for _, series := range []string{
+		metric.PowerDraw.Series("0", g.UUID), metric.Temperature.Series("0", g.UUID), `vigil_finding_observed{rule="xid"`,
+		metric.Utilization.Series("7", w.snap.GPUs[7].UUID), `vigil_finding_expected{rule="xid"`, "vigil_finding{rule=\"idle_gpu\"", "NaN", "Inf",
+	} {
+		if strings.Contains(page, series) {
+			t.Errorf("%s was not reported and is on the page", series)
+		}
+	}
+}
+
+func TestTwiceTheSameThingCostsOnlyItself(t *testing.T) {
+	w := node(time.Now())
+	s := w.snap
+	before := refusedDuplicate.Get()
+	s.GPUs = append(s.GPUs, s.GPUs[0])
+	s.Instances = append(s.Instances, s.Instances[0])
+	s.Endpoints = append(s.Endpoints, s.Endpoints[0])
+	s.Sources = append(s.Sources, s.Sources[0])
+	s.Node.Versions = append(s.Node.Versions, s.Node.Versions[0])
+	s.GPUs[1].Xids = []collector.XidCount{{Code: 31, Count: 1}, {Code: 31, Count: 2}}
+	s.GPUs[1].Unsupported = append(s.GPUs[1].Unsupported, s.GPUs[1].Unsupported[0])
+	s.GPUs[1].Owners = append(s.GPUs[1].Owners, s.GPUs[1].Owners[0])
+	w.view.Findings = append(w.view.Findings, w.view.Findings[0])
+	w.view.Conditions = append(w.view.Conditions, w.view.Conditions[0])
+	srv := w.server(t)
+	if _, err := (prometheus.Gatherers{prometheus.GathererFunc(srv.gather)}).Gather(); err != nil {
+		t.Errorf("the page would be refused: %v", err)
+	}
+	if got := refusedDuplicate.Get() - before; got != 10 {
+		t.Errorf("%d duplicates counted, want 10", got)
+	}
+}
+
+func TestLabelsAreCleanAndBounded(t *testing.T) {
+	for in, want := range map[string]string{
+		"caf\xe9":                      "caf\uFFFD",
+		"":                             "",
+		strings.Repeat("x", 1000):      strings.Repeat("x", maxLabel),
+		"a" + strings.Repeat("ü", 200): "a" + strings.Repeat("ü", 99),
+		strings.Repeat("\xbf", 1000):   "\uFFFD",
+	} {
+		if got := label(in); got != want {
+			t.Errorf("label(%q) = %q, want %q", in, got, want)
+		}
+	}
+	w := node(time.Now())
+	w.snap.GPUs[0].Model = "Tesla\xff\n\"\\"
+	w.snap.Endpoints[0].Model = "<!channel>\xf0\x28"
+	w.view.Findings[0].Cause = "x\x80"
+	w.snap.GPUs[0].Owners[0].ID = "caf\xe9"
+	page := parse(t, plainText(t, w.server(t)))
+	got := page["vigil_gpu_info"].Metric[0].Label[2].GetValue()
+	if want := "Tesla\uFFFD\n\"\\"; got != want {
+		t.Errorf("model label %q, want %q", got, want)
+	}
+}
+
+func FuzzLabel(f *testing.F) {
+	f.Add("caf\xe9")
+	f.Add(strings.Repeat("ü", 150))
+	f.Fuzz(func(t *testing.T, s string) {
+		got := label(s)
+		if len(got) > maxLabel+2 { // the last byte may become the replacement character
+			t.Errorf("%d bytes", len(got))
+		}
+		if strings.ToValidUTF8(got, "") != got {
+			t.Errorf("%q is not UTF-8", got)
+		}
+	})
+}
+
+func TestManyOfAKindAreCapped(t *testing.T) {
+	now := time.Now()
+	w := node(now)
+	g := &w.snap.GPUs[0]
+	g.Xids, g.Owners = nil, nil
+	for i := range 50 {
+		g.Xids = append(g.Xids, collector.XidCount{Code: i, Count: 1, Last: now.Add(-time.Duration(i) * time.Hour)})
+		g.Owners = append(g.Owners, collector.Owner{Kind: "pod", ID: fmt.Sprint(i)})
+		w.snap.Node.Versions = append(w.snap.Node.Versions, collector.Version{Component: fmt.Sprint("c", i), Value: "1"}, collector.Version{Component: fmt.Sprint("d", i), Value: "1"})
+	}
+	xids, owners, versions := cappedXids.Get(), cappedOwners.Get(), cappedVersions.Get()
+	page := parse(t, plainText(t, w.server(t)))
+	if got := len(page["vigil_gpu_xid_errors_total"].Metric); got != maxXids+1 {
+		t.Errorf("%d Xid series, want %d of GPU 0 and one of GPU 6", got, maxXids)
+	}
+	if got := page["vigil_gpu_xid_errors_total"].Metric[31].Label[2].GetValue(); got != "31" {
+		t.Errorf("the last code kept is %s, want 31: those that fell last, in order", got)
+	}
+	counted := []uint64{cappedXids.Get() - xids, cappedOwners.Get() - owners, cappedVersions.Get() - versions}
+	if diff := cmp.Diff([]uint64{18, 18, 40}, counted); diff != "" {
+		t.Errorf("left out Xids, owners, versions (-want +counted): %s", diff)
+	}
+}
+
+func TestOwnersShareAGPU(t *testing.T) {
+	w := node(time.Now())
+	w.snap.GPUs[6].Owners = []collector.Owner{{Kind: "job", ID: "a"}, {Kind: "job", ID: "b"}}
+	page := plainText(t, w.server(t))
+	for series, want := range map[string]string{
+		metric.OwnerShare.Series("4", w.snap.GPUs[4].UUID, "pod", "chat/chat-70b-0", "assistants"): "0.8333333333333334",
+		metric.OwnerShare.Series("4", w.snap.GPUs[4].UUID, "pod", "chat/reranker-1", "assistants"): "0.16666666666666666",
+		metric.OwnerShare.Series("6", w.snap.GPUs[6].UUID, "job", "a", ""):                         "0.5",
+		metric.OwnerShare.Series("5", w.snap.GPUs[5].UUID, "pod", "vision/notebook-ana", "vision"): "1",
+	} {
+		if !strings.Contains(page, series+" "+want+"\n") {
+			t.Errorf("%s is not %s on the page", series, want)
+		}
+	}
+}
+
+func TestHungGPUIsMarkedAndTheOthersAreServed(t *testing.T) {
+	w := node(time.Now())
+	page := plainText(t, w.server(t))
+	for _, line := range []string{
+		metric.GPUHung.Series("3", w.snap.GPUs[3].UUID) + " 1",
+		metric.GPUHung.Series("2", w.snap.GPUs[2].UUID) + " 0",
+		metric.GPUSampleAge.Series("3", w.snap.GPUs[3].UUID) + " 42",
+		metric.GPUPresent.Series("6", w.snap.GPUs[6].UUID) + " 0",
+		metric.Utilization.Series("2", w.snap.GPUs[2].UUID) + " 0.94",
+	} {
+		if !strings.Contains(page, line+"\n") {
+			t.Errorf("the page lacks %s", line)
+		}
+	}
+}
+
+func TestFindingIsOnePerSeverity(t *testing.T) {
+	w := node(time.Now())
+	w.view.Findings = append(w.view.Findings, w.view.Findings[1])
+	w.view.Findings[4].Subject = detect.Subject{Kind: "endpoint", ID: "http://x"}
+	page := plainText(t, w.server(t))
+	for _, line := range []string{
+		metric.FindingActive.Series("saturated_gpu", "ticket", "endpoint:http://x", "gpu_bound") + " 1",
+		metric.FindingExpected.Series("saturated_gpu", "ticket", "endpoint:http://x", "gpu_bound") + " 0.3",
+		metric.Condition.Series("saturated_gpu", "gpu:"+w.snap.GPUs[4].UUID) + " 1",
+		metric.Condition.Series("saturated_gpu", "gpu:"+w.snap.GPUs[5].UUID) + " 0",
+	} {
+		if !strings.Contains(page, line+"\n") {
+			t.Errorf("the page lacks %s", line)
+		}
+	}
+}

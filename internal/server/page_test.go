@@ -1,0 +1,266 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/detect"
+	"gpuvigil/rules"
+)
+
+// get asks the server as a browser on the same machine would.
+func get(t *testing.T, s *Server, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost:9400"+path, nil)
+	r.RemoteAddr = "127.0.0.1:40000"
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, r)
+	return w
+}
+
+func pageOf(t *testing.T, w *world) string {
+	t.Helper()
+	answer := get(t, w.server(t), "/")
+	if answer.Code != http.StatusOK {
+		t.Fatalf("the page answers %d: %s", answer.Code, answer.Body)
+	}
+	return answer.Body.String()
+}
+
+// inWords strips the page of its style and tags.
+func inWords(html string) string {
+	html = regexp.MustCompile(`(?s)<style>.*</style>|<[^>]*>`).ReplaceAllString(html, " ")
+	return strings.Join(strings.Fields(html), " ")
+}
+
+func TestPageOfANodeInHTML(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		golden(t, "node.html", pageOf(t, node(time.Now())))
+	})
+}
+
+// TestPageToLookAt writes the page to the file that PAGE names, to be looked at
+// in a browser.
+func TestPageToLookAt(t *testing.T) {
+	path := os.Getenv("PAGE")
+	if path == "" {
+		t.Skip("PAGE names no file to write the page to")
+	}
+	w := node(time.Now())
+	w.snap.Simulated = os.Getenv("SIMULATED") != ""
+	if os.Getenv("CALM") != "" {
+		w.view.Findings, w.view.Incidents = nil, nil
+	}
+	if err := os.WriteFile(path, []byte(pageOf(t, w)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPageSaysWhatIsWrongFirst(t *testing.T) {
+	now := time.Now()
+	only := func(sev rules.Severity) *world {
+		w := node(now)
+		f := w.view.Findings[1]
+		f.Severity = sev
+		w.snap.GPUs[3], w.snap.GPUs[6] = h100(3, now), h100(6, now)
+		w.view = &detect.View{Time: now, Findings: []detect.Finding{f}}
+		return w
+	}
+	calm := only(rules.Info)
+	calm.view = &detect.View{Time: now}
+	sick := node(now)
+	sick.view = &detect.View{Time: now}
+	blind := only(rules.Ticket)
+	blind.snap.Sources[0].Last = now.Add(-time.Minute)
+	stopped := only(rules.Info)
+	stopped.snap.Time = now.Add(-time.Minute)
+	away := only(rules.Info)
+	away.view, away.released = nil, now.Add(time.Hour)
+	for name, c := range map[string]struct {
+		world    *world
+		headline string
+		also     string
+	}{
+		"page":     {only(rules.Page), "1 thing needs you now", "page GPU saturated"},
+		"ticket":   {only(rules.Ticket), "1 thing needs somebody today", "very sure: p = 1e-6 over 9 min"},
+		"info":     {only(rules.Info), "Nothing needs you", "info GPU saturated"},
+		"calm":     {calm, "Nothing is wrong", "8 GPUs: 6 busy, 1 idle, 1 MIG · 4.1 kW · CPU 11 %"},
+		"sick":     {sick, "2 things need you now", "hung GPU 3 does not answer; last reading 42 s ago. lost GPU 6 does not answer"},
+		"blind":    {blind, "Not everything can be seen", "nvml: last good sample 60 s ago, expected every 1 s"},
+		"stopped":  {stopped, "1 thing needs you now", "the sampler has stopped"},
+		"starting": {&world{}, "Starting", "The first samples are being taken."},
+		"released": {away, "Nothing is wrong", "The GPU driver is released until"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			html := pageOf(t, c.world)
+			if !strings.Contains(html, "<h1>"+c.headline+"</h1>") {
+				t.Errorf("the headline is not %q:\n%s", c.headline, inWords(html))
+			}
+			if !strings.Contains(inWords(html), c.also) {
+				t.Errorf("the page does not say %q:\n%s", c.also, inWords(html))
+			}
+		})
+	}
+}
+
+func TestSimulatedPageSaysSo(t *testing.T) {
+	w := node(time.Now())
+	if strings.Contains(pageOf(t, w), "Simulated") {
+		t.Error("a real node's page says that it is simulated")
+	}
+	w.snap.Simulated = true
+	if !strings.Contains(inWords(pageOf(t, w)), "Simulated None of these numbers comes from a real GPU.") {
+		t.Error("a simulated node's page does not say so")
+	}
+}
+
+func TestUntrustedNamesAreHarmless(t *testing.T) {
+	const script, mention, bidi = `<script>alert(1)</script>`, `<!channel>`, "evil\u202etxt.exe"
+	w := node(time.Now())
+	s := w.snap
+	for i, name := range []string{script, mention, bidi, "\xff\x00\x1b[31m", `"><img src=x onerror=alert(1)>`} {
+		process(s, i, 100+i, name, collector.Owner{Kind: "pod", ID: name, Team: name}, 100<<30, 0.5)
+		s.GPUs[i].Model, s.GPUs[i].UUID = name, name
+		s.GPUs[i].Owners = []collector.Owner{{Kind: "pod", ID: name}}
+	}
+	s.Node.Name, s.Node.Versions[0].Value, s.Sources[2].Err = script, mention, script
+	s.Endpoints[0].Model, s.Instances[0].Profile = script, mention
+	f := &w.view.Findings[1]
+	f.Evidence.Seen, f.Evidence.Why, f.Evidence.Expected, f.GPUModel = script, mention, script, script
+	f.Owner = collector.Owner{Kind: script, ID: script}
+	f.Before = []collector.Event{{Kind: "x", Text: script, UUID: mention}}
+	html := pageOf(t, w)
+	for _, bad := range []string{"<script", "<!channel", "<img", "\u202e", "\x1b", "\x00", "\xff", "ZgotmplZ"} {
+		if strings.Contains(html, bad) {
+			t.Errorf("the page contains %q", bad)
+		}
+	}
+	if !strings.Contains(html, "&lt;script&gt;alert(1)&lt;/script&gt;") {
+		t.Error("the name is not shown as text")
+	}
+}
+
+func TestTenThousandProcesses(t *testing.T) {
+	w := node(time.Now())
+	w.snap.Processes = nil
+	for i := range 10000 {
+		process(w.snap, i%8, i, fmt.Sprintf("worker-%d", i), collector.Owner{}, float64(i<<20), 0.1)
+	}
+	html := pageOf(t, w)
+	if got := strings.Count(html, "worker-"); got != maxListed {
+		t.Errorf("%d processes are listed, want %d", got, maxListed)
+	}
+	for _, want := range []string{"worker-9999", "9980 more are not listed"} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if len(html) > 100<<10 {
+		t.Errorf("the page has %d bytes", len(html))
+	}
+}
+
+func TestManyFindingsFitOnThePage(t *testing.T) {
+	w := node(time.Now())
+	f := w.view.Findings[1]
+	w.view = &detect.View{Time: w.snap.Time}
+	for i := range 100 {
+		f.Subject.ID = fmt.Sprint(i)
+		w.view.Findings = append(w.view.Findings, f)
+	}
+	big := detect.Incident{Rule: f.Rule, Severity: rules.Page, State: detect.Firing, Members: w.view.Findings[:50]}
+	w.view.Incidents = []detect.Incident{big}
+	html := pageOf(t, w)
+	if got := strings.Count(html, "<article"); got != maxCards {
+		t.Errorf("%d cards, want %d", got, maxCards)
+	}
+	for _, want := range []string{"and 41 more", "31 further findings are not on this page"} {
+		if !strings.Contains(inWords(html), want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+func TestStyleIsTheOneThatThePolicyAllows(t *testing.T) {
+	answer := get(t, node(time.Now()).server(t), "/")
+	style := regexp.MustCompile(`(?s)<style>(.*?)</style>`).FindStringSubmatch(answer.Body.String())
+	if style == nil {
+		t.Fatal("the page has no style")
+	}
+	sum := sha256.Sum256([]byte(style[1]))
+	policy := answer.Header().Get("Content-Security-Policy")
+	if want := "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(policy, want) {
+		t.Errorf("a browser would refuse the style: policy %q lacks %q", policy, want)
+	}
+	for _, bad := range []string{"unsafe", "script-src"} {
+		if strings.Contains(policy, bad) {
+			t.Errorf("policy %q says %s", policy, bad)
+		}
+	}
+	if regexp.MustCompile(`<[^>]* (style|on[a-z]+)=`).MatchString(answer.Body.String()) {
+		t.Error("an element has a style or a handler of its own, which the policy refuses")
+	}
+}
+
+func TestPauseStopsReloading(t *testing.T) {
+	s := node(time.Now()).server(t)
+	for path, reloads := range map[string]bool{"/": true, "/?paused": false} {
+		if got := strings.Contains(get(t, s, path).Body.String(), `http-equiv="refresh"`); got != reloads {
+			t.Errorf("%s reloads itself: %v, want %v", path, got, reloads)
+		}
+	}
+}
+
+func TestSparkline(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	point := func(minutesAgo int, v float64) detect.Point {
+		return detect.Point{Time: now.Add(-time.Duration(minutesAgo) * time.Minute), Min: v, Mean: v, Max: v}
+	}
+	for name, c := range map[string]struct {
+		points []detect.Point
+		top    float64
+		line   string
+	}{
+		"nothing":         {nil, 1, ""},
+		"one point":       {[]detect.Point{point(5, 1)}, 1, ""},
+		"half":            {[]detect.Point{point(60, 0), point(59, 0.5)}, 1, "M0.0 23.0L2.0 12.0"},
+		"before the hour": {[]detect.Point{point(70, 0), point(61, 0.5)}, 1, ""},
+		"a gap":           {[]detect.Point{point(60, 0), point(59, 0), point(30, 1), point(29, 1)}, 1, "M0.0 23.0L2.0 23.0M60.0 1.0L62.0 1.0"},
+		"over the top":    {[]detect.Point{point(60, 900), point(59, -1)}, 700, "M0.0 1.0L2.0 23.0"},
+		"no scale":        {[]detect.Point{point(60, 0), point(59, 0)}, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if s := newSpark(c.points, now, c.top); s != nil {
+				got = s.Line
+			}
+			if got != c.line {
+				t.Errorf("line %q, want %q", got, c.line)
+			}
+		})
+	}
+}
+
+func TestWords(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0 s", 400 * time.Millisecond: "0.4 s", 42 * time.Second: "42 s", 6 * time.Minute: "6 min",
+		190 * time.Minute: "3 h 10 min", 52 * time.Hour: "2 d 4 h",
+	} {
+		if got := duration(d); got != want {
+			t.Errorf("duration(%d) = %q, want %q", d, got, want)
+		}
+	}
+	if got := oneLine(" a\nb\x00\u202ec\xff " + strings.Repeat("x", 400)); got != "a bc\uFFFD "+strings.Repeat("x", maxText-6)+"…" {
+		t.Errorf("oneLine: %q", got)
+	}
+}

@@ -1,0 +1,106 @@
+// Package server is what the agent shows: the scrape endpoint, the page, the
+// API, readiness, and the socket over which the agent's own commands talk to it.
+//
+// It reads the last snapshot and the engine's view and never waits for a
+// sample: a driver that hangs cannot hold up a scrape.
+package server
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	vm "github.com/VictoriaMetrics/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"gpuvigil/collector"
+	"gpuvigil/detect"
+	"gpuvigil/internal/metric"
+)
+
+// Config says what the server shows. Snapshot, View and Log are required; the
+// functions are called from many goroutines and must not block.
+type Config struct {
+	Snapshot func() *collector.Snapshot            // nil before the first
+	View     func() *detect.View                   // nil before the first
+	History  func(detect.Subject) []detect.History // nil: no history is shown
+
+	// Release ends the child that talks to the driver and keeps it away for the
+	// given time; nil if there is none. ReleasedUntil is when it comes back, zero
+	// if it is not away.
+	Release       func(time.Duration) error
+	ReleasedUntil func() time.Time
+
+	Version Version
+
+	// Authenticated says that the listener asks every client who it is. Without
+	// it, page and API answer clients on this machine only.
+	Authenticated bool
+
+	Log *slog.Logger
+}
+
+// Version is the build of the agent.
+type Version struct{ Version, Revision, GoVersion string }
+
+// Server answers for one agent.
+type Server struct {
+	cfg     Config
+	layout  *layout
+	bridge  *bridge
+	page    *pageTemplate
+	metrics http.Handler
+}
+
+var scrapes = vm.GetOrCreateCounter(metric.Scrapes.Series())
+
+// maxScrapes bounds the scrapes that are answered at once.
+const maxScrapes = 16
+
+// New returns a server for the configuration.
+func New(cfg Config) *Server {
+	s := &Server{cfg: cfg, layout: newLayout(), page: newPageTemplate()}
+	s.bridge = newBridge(s.layout, cfg.Log)
+	s.metrics = promhttp.HandlerFor(prometheus.GathererFunc(s.gather), promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
+		ErrorHandling:       promhttp.ContinueOnError,
+		EnableOpenMetrics:   true,
+		OfferedCompressions: []promhttp.Compression{promhttp.Identity, promhttp.Gzip},
+		MaxRequestsInFlight: maxScrapes,
+	})
+	return s
+}
+
+// Handler returns what the TCP listener serves: /metrics and /-/… to everybody,
+// the page and the API to clients on this machine or, if the listener
+// authenticates them, to all.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", s.scrape)
+	mux.HandleFunc("GET /-/healthy", healthy)
+	mux.HandleFunc("GET /-/ready", s.ready)
+	mux.Handle("GET /{$}", s.local(http.HandlerFunc(s.index)))
+	mux.Handle("/", s.local(s.api()))
+	return limited(mux)
+}
+
+// SocketHandler returns what the agent's socket serves: the API and, because
+// only the agent's user can open the socket, release.
+func (s *Server) SocketHandler() http.Handler {
+	mux := s.api()
+	mux.HandleFunc("POST /api/v1/release", s.release)
+	return limited(mux)
+}
+
+func (s *Server) api() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/findings", s.apiFindings)
+	mux.HandleFunc("GET /api/v1/snapshot", s.apiSnapshot)
+	return mux
+}
+
+func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
+	scrapes.Inc()
+	s.metrics.ServeHTTP(w, r)
+}

@@ -1,0 +1,313 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+)
+
+func TestWhoMayReadWhat(t *testing.T) {
+	const local, v6, mapped, remote = "127.0.0.1:5", "[::1]:5", "[::ffff:127.0.0.1]:5", "10.1.2.3:5"
+	for name, c := range map[string]struct {
+		peer, host, path string
+		header           http.Header
+		auth             bool
+		want             int
+	}{
+		"page from here":                        {peer: local, host: "localhost:9400", path: "/", want: 200},
+		"page by IPv4 address":                  {peer: local, host: "127.0.0.1:9400", path: "/", want: 200},
+		"page by IPv6":                          {peer: v6, host: "[::1]:9400", path: "/", want: 200},
+		"page by IPv6 without a port":           {peer: v6, host: "[::1]", path: "/", want: 200},
+		"page by a mapped address":              {peer: mapped, host: "localhost", path: "/", want: 200},
+		"API from here":                         {peer: local, host: "localhost", path: "/api/v1/findings", want: 200},
+		"page from elsewhere":                   {peer: remote, host: "gpu-117:9400", path: "/", want: 403},
+		"page from elsewhere that says it's us": {peer: remote, host: "localhost:9400", path: "/", want: 403},
+		"API from elsewhere":                    {peer: remote, host: "gpu-117:9400", path: "/api/v1/snapshot", want: 403},
+		"anything else from elsewhere":          {peer: remote, host: "gpu-117:9400", path: "/nothing", want: 403},
+		"page from a nonsense peer":             {peer: "@", host: "localhost", path: "/", want: 403},
+		"page under a foreign name (rebinding)": {peer: local, host: "evil.example:9400", path: "/", want: 403},
+		"page without a host":                   {peer: local, host: "", path: "/", want: 403},
+		"page through a proxy on this machine":  {peer: local, host: "localhost", path: "/", header: http.Header{"X-Forwarded-For": {"10.1.2.3"}}, want: 403},
+		"page through a modern proxy":           {peer: local, host: "localhost", path: "/", header: http.Header{"Forwarded": {"for=10.1.2.3"}}, want: 403},
+		"page from elsewhere, authenticated":    {peer: remote, host: "gpu-117:9400", path: "/", auth: true, want: 200},
+		"API from elsewhere, authenticated":     {peer: remote, host: "gpu-117:9400", path: "/api/v1/findings", auth: true, want: 200},
+		"metrics from elsewhere":                {peer: remote, host: "gpu-117:9400", path: "/metrics", want: 200},
+		"health from elsewhere":                 {peer: remote, host: "gpu-117:9400", path: "/-/healthy", want: 200},
+		"readiness from elsewhere":              {peer: remote, host: "gpu-117:9400", path: "/-/ready", want: 200},
+		"profiling":                             {peer: local, host: "localhost", path: "/debug/pprof/cmdline", want: 404},
+		"profiling, authenticated":              {peer: remote, host: "gpu-117:9400", path: "/debug/pprof/", auth: true, want: 404},
+		"release over the network":              {peer: local, host: "localhost", path: "/api/v1/release?for=1m", auth: true, want: 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := node(time.Now())
+			w.auth = c.auth
+			r := httptest.NewRequest("GET", c.path, nil)
+			r.RemoteAddr, r.Host = c.peer, c.host
+			if c.header != nil {
+				r.Header = c.header
+			}
+			answer := httptest.NewRecorder()
+			w.server(t).Handler().ServeHTTP(answer, r)
+			if answer.Code != c.want {
+				t.Errorf("answer %d, want %d: %.200s", answer.Code, c.want, answer.Body)
+			}
+			for _, h := range []string{"X-Content-Type-Options", "Content-Security-Policy", "X-Frame-Options", "Referrer-Policy"} {
+				if answer.Header().Get(h) == "" {
+					t.Errorf("no %s header", h)
+				}
+			}
+		})
+	}
+}
+
+func TestOnlyReadingIsAllowed(t *testing.T) {
+	h := node(time.Now()).server(t).Handler()
+	for _, path := range []string{"/", "/metrics", "/-/ready", "/api/v1/findings", "/api/v1/release?for=1m"} {
+		r := httptest.NewRequest("POST", "http://localhost"+path, strings.NewReader(strings.Repeat("x", 1<<20)))
+		r.RemoteAddr = "127.0.0.1:5"
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, r)
+		if answer.Code < 400 {
+			t.Errorf("POST %s answers %d", path, answer.Code)
+		}
+	}
+}
+
+func TestReady(t *testing.T) {
+	now := time.Now()
+	source := func(name string, age time.Duration, err string, expected bool) collector.SourceState {
+		s := collector.SourceState{Name: name, Interval: time.Second, Err: err, Expected: expected}
+		if age >= 0 {
+			s.Last = now.Add(-age)
+		}
+		return s
+	}
+	snap := func(age time.Duration, sources ...collector.SourceState) *collector.Snapshot {
+		return &collector.Snapshot{Time: now.Add(-age), Sources: sources}
+	}
+	for name, c := range map[string]struct {
+		snap *collector.Snapshot
+		want []string
+	}{
+		"nothing yet":     {nil, []string{"no snapshot yet: the first samples are being taken"}},
+		"fresh":           {snap(0, source("nvml", time.Second, "", true), source("host", 0, "", true)), nil},
+		"no driver":       {snap(0, source("nvml", -1, "no driver", false), source("host", 0, "", true)), nil},
+		"never sampled":   {snap(0, source("nvml", -1, "", true)), []string{"nvml: no good sample yet, expected every 1 s"}},
+		"late":            {snap(0, source("nvml", 12*time.Second, "", true)), []string{"nvml: last good sample 12 s ago, expected every 1 s"}},
+		"failing":         {snap(0, source("nvml", time.Second, "init: no\nluck", true)), []string{"nvml: last good sample 1 s ago, expected every 1 s: init: no luck"}},
+		"sampler stopped": {snap(time.Minute, source("host", time.Minute, "", true)), []string{"the last snapshot is 60 s old: the sampler has stopped", "host: last good sample 60 s ago, expected every 1 s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, unready(c.snap, now)); diff != "" {
+				t.Errorf("what is missing (-want +got):\n%s", diff)
+			}
+			answer := get(t, (&world{snap: c.snap}).server(t), "/-/ready")
+			if want := map[bool]int{true: 200, false: 503}[c.want == nil]; answer.Code != want {
+				t.Errorf("answer %d, want %d", answer.Code, want)
+			}
+			for _, line := range c.want {
+				if name, _, _ := strings.Cut(line, ":"); !strings.Contains(answer.Body.String(), name) {
+					t.Errorf("the answer does not mention %q: %s", name, answer.Body)
+				}
+			}
+		})
+	}
+	if answer := get(t, (&world{}).server(t), "/-/healthy"); answer.Code != 200 {
+		t.Errorf("a starting agent is not healthy: %d", answer.Code)
+	}
+}
+
+func TestAPI(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := node(time.Now())
+		w.snap.GPUs, w.snap.Processes = w.snap.GPUs[4:8], w.snap.Processes[4:6]
+		w.released = time.Now().Add(time.Minute)
+		for path, file := range map[string]string{"/api/v1/snapshot": "snapshot.json", "/api/v1/findings": "findings.json"} {
+			answer := get(t, w.server(t), path)
+			if got := answer.Header().Get("Content-Type"); got != "application/json" {
+				t.Errorf("%s is %s", path, got)
+			}
+			var v any
+			if err := json.Unmarshal(answer.Body.Bytes(), &v); err != nil {
+				t.Fatal(err)
+			}
+			shortenHistory(v)
+			text, err := json.MarshalIndent(v, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, file, string(text)+"\n")
+		}
+	})
+}
+
+// shortenHistory keeps three points of each series: the golden file shows the shape.
+func shortenHistory(v any) {
+	histories, _ := v.(map[string]any)["history"].(map[string]any)
+	for _, list := range histories {
+		for _, h := range list.([]any) {
+			h := h.(map[string]any)
+			h["points"] = h["points"].([]any)[:3]
+		}
+	}
+}
+
+func TestAPIBeforeTheFirstSnapshot(t *testing.T) {
+	s := (&world{}).server(t)
+	for _, path := range []string{"/api/v1/snapshot", "/api/v1/findings"} {
+		if answer := get(t, s, path); answer.Code != http.StatusServiceUnavailable {
+			t.Errorf("%s answers %d before there is anything to tell", path, answer.Code)
+		}
+	}
+}
+
+func TestAPIOfTenThousandProcesses(t *testing.T) {
+	w := node(time.Now())
+	w.snap.Processes = nil
+	for i := range 10000 {
+		process(w.snap, i%8, i, "x", collector.Owner{}, float64(i), 0)
+	}
+	var answer Snapshot
+	if err := json.Unmarshal(get(t, w.server(t), "/api/v1/snapshot").Body.Bytes(), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.Processes) != maxProcesses || answer.ProcessCount != 10000 || answer.Processes[0].PID != 9999 {
+		t.Errorf("%d processes of %d, the first is %d; want %d of 10000, the biggest first", len(answer.Processes), answer.ProcessCount, answer.Processes[0].PID, maxProcesses)
+	}
+}
+
+// agent serves a world on a socket and returns its path.
+func agent(t *testing.T, cfg func(*Config)) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "agent.sock")
+	l, err := ListenSocket(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := node(time.Now()).server(t)
+	cfg(&s.cfg)
+	srv := HTTPServer(s.SocketHandler(), slog.New(slog.DiscardHandler))
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	t.Cleanup(func() {
+		srv.Close()
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("the socket's server ended with %v", err)
+		}
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the socket is still there after the agent ended: %v", err)
+		}
+	})
+	return path
+}
+
+func TestSocket(t *testing.T) {
+	until := time.Now().Add(15 * time.Minute)
+	var asked time.Duration
+	path := agent(t, func(c *Config) {
+		c.Release = func(d time.Duration) error { asked = d; return nil }
+		c.ReleasedUntil = func() time.Time { return until }
+	})
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("others may open the socket: %s", info.Mode())
+	}
+	c := NewClient(path)
+	snap, err := c.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if snap.Node.Name != "gpu-117" || snap.GPUs[4].Readings[metric.PowerDraw.Name] != 600 || snap.GPUs[4].Readings[`vigil_gpu_clock_hertz{clock="sm"}`] != 1.98e9 {
+		t.Errorf("the snapshot over the socket is not the node's: %+v", snap.GPUs[4])
+	}
+	findings, err := c.Findings(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := findings.Findings[0]; f.Cause != "xid_79" || f.Action == "" || len(findings.History[f.Subject.String()]) == 0 {
+		t.Errorf("the finding over the socket is incomplete: %+v", f)
+	}
+	r, err := c.Release(t.Context(), 15*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asked != 15*time.Minute || !r.Until.Equal(until) {
+		t.Errorf("released for %s until %s, want 15m until %s", asked, r.Until, until)
+	}
+}
+
+func TestReleaseThatCannotBe(t *testing.T) {
+	path := agent(t, func(c *Config) {
+		c.Release = func(time.Duration) error { return errors.New("the child does not end") }
+	})
+	c := NewClient(path)
+	for d, want := range map[time.Duration]string{-time.Second: "say ?for=15m", 25 * time.Hour: "up to 24h", time.Minute: "releasing the GPU driver: the child does not end"} {
+		if _, err := c.Release(t.Context(), d); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("release for %s: %v, want an error that says %q", d, err, want)
+		}
+	}
+	none := NewClient(agent(t, func(*Config) {}))
+	if _, err := none.Release(t.Context(), time.Minute); err == nil || !strings.Contains(err.Error(), "does not use one") {
+		t.Errorf("release of an agent without a driver: %v", err)
+	}
+}
+
+func TestSocketThatIsTaken(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "agent.sock")
+	first, err := ListenSocket(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ListenSocket(t.Context(), path); err == nil || !strings.Contains(err.Error(), "another agent answers") {
+		t.Errorf("a second agent: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.(*net.UnixListener).SetUnlinkOnClose(false)
+	dead.Close()
+	second, err := ListenSocket(t.Context(), path)
+	if err != nil {
+		t.Fatalf("a socket that a dead agent left is in the way: %v", err)
+	}
+	second.Close()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ListenSocket(t.Context(), path); err == nil || !strings.Contains(err.Error(), "it is no socket") {
+		t.Errorf("a file in the way: %v", err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(left, func(e os.DirEntry) bool { return e.Name() != "agent.sock" }) {
+		t.Errorf("left behind: %v", left)
+	}
+	if _, err := NewClient(filepath.Join(dir, "none")).Snapshot(t.Context()); err == nil || !strings.Contains(err.Error(), "is it running") {
+		t.Errorf("no agent: %v", err)
+	}
+}
