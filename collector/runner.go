@@ -127,7 +127,7 @@ func (r *runner) judge(err error) {
 	}
 	switch {
 	case was == "" && errors.Is(err, ErrAbsent):
-		r.log.Info("a source has nothing to look at", "err", err)
+		r.log.Debug("a source has nothing to look at", "err", err)
 	case was == "" && err != nil:
 		r.log.Warn("a source fails: its readings grow old and are then left out", "err", err)
 	case was != "" && err == nil:

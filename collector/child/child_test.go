@@ -1,0 +1,437 @@
+package child
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"gpuvigil/collector"
+)
+
+var discard = slog.New(slog.DiscardHandler)
+
+// patience is what a test waits for something that is sure to come.
+const patience = 30 * time.Second
+
+// fakeConfig runs the test binary as a child that does what mode says, with every
+// limit short but the ones that a healthy child must not exceed.
+func fakeConfig(t *testing.T, mode string) Config {
+	return Config{
+		Command: []string{os.Args[0]}, Env: []string{modeVariable + "=" + mode}, Watch: []string{},
+		InitLimit: patience, HangLimit: patience, Grace: patience, ReapLimit: patience,
+		BackoffMin: time.Millisecond, BackoffMax: 20 * time.Millisecond, NoDriverRetry: 20 * time.Millisecond, WatchInterval: 5 * time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+}
+
+// running runs the child until the test ends and sees to it that nothing is left.
+func running(t *testing.T, c *Child) *Child {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run ended with %v", err)
+		}
+	})
+	return c
+}
+
+func sample(t *testing.T, c *Child) (*collector.Part, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return c.Sample(ctx)
+}
+
+// part samples until there is one: a child may be between two lives.
+func part(t *testing.T, c *Child) *collector.Part {
+	t.Helper()
+	var p *collector.Part
+	eventually(t, "a frame of the child", func() bool {
+		var err error
+		p, err = sample(t, c)
+		return err == nil
+	})
+	return p
+}
+
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if cond() {
+			return
+		}
+	}
+	t.Fatalf("did not come within %v: %s", patience, what)
+}
+
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+func TestSampleReturnsEachFrameOnce(t *testing.T) {
+	c := running(t, New(fakeConfig(t, "ok")))
+	last := -1
+	for range 20 {
+		var n int
+		if _, err := fmt.Sscan(part(t, c).Node.Name, &n); err != nil || n <= last {
+			t.Fatalf("frame %d came after frame %d (%v)", n, last, err)
+		}
+		last = n
+	}
+	if s := c.Status(); s.State != Running || s.PID == 0 || s.Restarts != 0 || s.Frames == 0 {
+		t.Errorf("a child that works is %+v", s)
+	}
+}
+
+func TestEventsAreNeitherLostNorDoubled(t *testing.T) {
+	c := running(t, New(fakeConfig(t, "events")))
+	rng := rand.New(rand.NewPCG(1, 1))
+	want := 0
+	for {
+		p := part(t, c)
+		for _, e := range p.Events {
+			if e.Code != want {
+				t.Fatalf("event %d came where %d was due", e.Code, want)
+			}
+			want++
+		}
+		if p.Node.Name == "end" {
+			break
+		}
+		time.Sleep(time.Duration(rng.IntN(1000)) * time.Microsecond)
+	}
+	if want != 999 {
+		t.Errorf("%d events came of the 999 in 1000 frames", want)
+	}
+}
+
+func TestEndOfTheChild(t *testing.T) {
+	short := func(limit *time.Duration) { *limit = 50 * time.Millisecond }
+	for _, tc := range []struct {
+		mode   string
+		reason Reason
+		says   string
+		config func(*Config)
+		bad    uint64
+	}{
+		{mode: "late words", reason: Exited, says: "ended with status 1: level=error msg=\"lost the driver\""},
+		{mode: "127", reason: Exited, says: "status 127: its program was not found"},
+		{mode: "symbol", reason: Exited, says: "does not have (/usr/bin/gpuvigil: symbol lookup error: undefined symbol: nvmlDeviceGetFoo)"},
+		{mode: "crash", reason: Exited, says: "signal 9"},
+		{mode: "silent", reason: InitHung, says: "within 50ms of its start", config: func(c *Config) { short(&c.InitLimit) }},
+		{mode: "stops", reason: AllGPUsHung, says: "has not sent a frame for 50ms", config: func(c *Config) { short(&c.HangLimit) }},
+		{mode: "all hung", reason: AllGPUsHung, says: "no GPU has answered for 50ms", config: func(c *Config) { short(&c.HangLimit) }},
+		{mode: "stubborn", reason: AllGPUsHung, says: "has not sent a frame", config: func(c *Config) { short(&c.HangLimit); short(&c.Grace) }},
+		{mode: "garbage", reason: BadFrame, says: `it begins with "NVRM: th"`, bad: 1},
+		{mode: "damaged", reason: BadFrame, says: "checksum", bad: 1},
+		{mode: "closes", reason: BadFrame, says: "closed its pipe and runs on"},
+	} {
+		t.Run(tc.mode, func(t *testing.T) {
+			cfg := fakeConfig(t, tc.mode)
+			if tc.config != nil {
+				tc.config(&cfg)
+			}
+			c := New(cfg)
+			restarts, bad := c.counters.restarts[tc.reason].Get(), c.counters.badFrames.Get()
+			running(t, c)
+			eventually(t, "two restarts", func() bool { return c.Status().Restarts >= 2 })
+			if s := c.Status(); s.Reason != tc.reason || !strings.Contains(s.Err, tc.says) {
+				t.Errorf("the child ended with reason %q: %s; want %q and %q", s.Reason, s.Err, tc.reason, tc.says)
+			}
+			if got := c.counters.restarts[tc.reason].Get() - restarts; got < 2 {
+				t.Errorf("two restarts were counted as %d of reason %s", got, tc.reason)
+			}
+			if got := c.counters.badFrames.Get() - bad; got < tc.bad || tc.bad == 0 && got > 0 {
+				t.Errorf("%d bad frames were counted, want at least %d", got, tc.bad)
+			}
+		})
+	}
+}
+
+func TestLastFrameAndRestartAreDelivered(t *testing.T) {
+	c := running(t, New(fakeConfig(t, "late words")))
+	if p := part(t, c); len(p.Events) == 0 || p.Events[0].Text != "last" {
+		t.Errorf("what the child sent before it ended came as %+v", p.Events)
+	}
+	var restart collector.Event
+	eventually(t, "an event for the restart", func() bool {
+		for _, e := range part(t, c).Events {
+			if e.Kind == collector.ChildRestart {
+				restart = e
+			}
+		}
+		return restart.Kind != ""
+	})
+	if !strings.HasPrefix(restart.Text, "exited: the child ended with status 1") || restart.Time.IsZero() {
+		t.Errorf("the restart is told as %+v", restart)
+	}
+}
+
+func TestNoDriver(t *testing.T) {
+	starts := filepath.Join(t.TempDir(), "starts")
+	cfg := fakeConfig(t, "no driver")
+	cfg.Env = append(cfg.Env, "CHILD_TEST_STARTS="+starts)
+	var log lockedBuffer
+	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	c := New(cfg)
+	exited := c.counters.restarts[Exited].Get()
+	running(t, c)
+	_, err := sample(t, c)
+	if !errors.Is(err, ErrNoDriver) || !errors.Is(err, collector.ErrAbsent) || !strings.Contains(err.Error(), "libnvidia-ml.so.1 not found") {
+		t.Errorf("without a driver Sample says %v", err)
+	}
+	eventually(t, "three looks for a driver", func() bool { return count(t, starts) >= 3 })
+	if s := c.Status(); s.Restarts != 0 || c.counters.restarts[Exited].Get() != exited {
+		t.Errorf("looks for a driver were counted as %d restarts", s.Restarts)
+	}
+	if n := strings.Count(log.String(), "there is no NVIDIA driver here"); n != 1 {
+		t.Errorf("the missing driver was said %d times", n)
+	}
+}
+
+func TestDriverReplaced(t *testing.T) {
+	library := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
+	cfg := fakeConfig(t, "ok")
+	cfg.Watch = []string{"/nonexistent", library}
+	if err := os.WriteFile(library, []byte("570"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := running(t, New(cfg))
+	part(t, c)
+	old := c.Status().PID
+	for i, change := range []func() error{
+		func() error { return os.WriteFile(library, []byte("580.1"), 0o600) },
+		func() error { return os.Remove(library) },
+		func() error { return os.WriteFile(library, nil, 0o600) }, // as in /proc: only the content tells
+		func() error { return os.WriteFile(library, []byte{}, 0o600) },
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if i == 3 {
+			break // the same content: no change
+		}
+		eventually(t, fmt.Sprint("a new child after change ", i), func() bool {
+			s := c.Status()
+			return s.Restarts == uint64(i+1) && s.State == Running && s.PID != old
+		})
+		old = c.Status().PID
+		if s := c.Status(); s.Reason != DriverChanged {
+			t.Errorf("after change %d the child ended with reason %s (%s)", i, s.Reason, s.Err)
+		}
+	}
+}
+
+func TestRelease(t *testing.T) {
+	c := running(t, New(fakeConfig(t, "ok")))
+	part(t, c)
+	pid := c.Status().PID
+	if err := c.Release(time.Hour); err != nil {
+		t.Fatalf("release: %v", err)
+	}
+	if alive(pid) || len(c.PIDs()) != 0 {
+		t.Errorf("after the release process %d is alive: %v, processes %v", pid, alive(pid), c.PIDs())
+	}
+	eventually(t, "an error that says until when", func() bool {
+		_, err := sample(t, c)
+		return err != nil && strings.Contains(err.Error(), "released until")
+	})
+	if s := c.Status(); s.State != Away || s.Reason != Released {
+		t.Errorf("while released the child is %+v", s)
+	}
+	if err := c.Release(0); err != nil {
+		t.Fatalf("take back: %v", err)
+	}
+	part(t, c)
+	if err := c.Release(-1); err == nil {
+		t.Error("a release for a negative time was taken")
+	}
+	if err := c.Release(20 * time.Millisecond); err != nil {
+		t.Fatalf("release: %v", err)
+	}
+	part(t, c) // comes back by itself
+}
+
+func TestReleaseBeforeRun(t *testing.T) {
+	c := New(fakeConfig(t, "ok"))
+	if err := c.Release(time.Hour); err != nil {
+		t.Fatalf("release of a child that does not run: %v", err)
+	}
+	running(t, c)
+	eventually(t, "the release to be kept", func() bool { return c.Status().State == Away })
+}
+
+// TestStuckChildren holds back SIGKILL, as a driver call that does not return does.
+func TestStuckChildren(t *testing.T) {
+	starts := filepath.Join(t.TempDir(), "starts")
+	cfg := fakeConfig(t, "stubborn")
+	cfg.HangLimit, cfg.Grace, cfg.ReapLimit = 20*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond
+	cfg.Env = append(cfg.Env, "CHILD_TEST_STARTS="+starts)
+	c := New(cfg)
+	var hold atomic.Bool
+	hold.Store(true)
+	c.kill = func(pid int, sig syscall.Signal) error {
+		if hold.Load() {
+			return nil
+		}
+		return killGroup(pid, sig)
+	}
+	running(t, c)
+	eventually(t, "a stuck child and a stuck successor", func() bool { return c.Status().Stuck == 2 })
+	eventually(t, "an error that says so", func() bool {
+		_, err := sample(t, c)
+		return err != nil && strings.Contains(err.Error(), "2 children were killed and do not go")
+	})
+	if err := c.Release(time.Millisecond); err == nil || !strings.Contains(err.Error(), "does not go") {
+		t.Errorf("a release that leaves stuck children says %v", err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	if n := count(t, starts); n != 2 {
+		t.Errorf("%d children were started while two are stuck", n)
+	}
+	pids := c.PIDs()
+	hold.Store(false)
+	killGroup(pids[0], syscall.SIGKILL)
+	eventually(t, "a third child when one is gone", func() bool { return count(t, starts) > 2 })
+	killGroup(pids[1], syscall.SIGKILL)
+	eventually(t, "all stuck children to be struck out", func() bool { return c.Status().Stuck == 0 })
+}
+
+func TestCommandThatCannotStart(t *testing.T) {
+	cfg := fakeConfig(t, "ok")
+	cfg.Command = []string{"/nonexistent/gpuvigil"}
+	c := running(t, New(cfg))
+	eventually(t, "an error that names the command", func() bool {
+		_, err := sample(t, c)
+		return err != nil && strings.Contains(err.Error(), "/nonexistent/gpuvigil")
+	})
+	if err := New(Config{Log: discard}).Run(t.Context()); err == nil {
+		t.Error("a child without a command runs")
+	}
+}
+
+func TestEnvironmentIsScrubbed(t *testing.T) {
+	t.Setenv("SLACK_TOKEN", "xoxb-1")
+	t.Setenv("NVIDIA_API_KEY", "nvapi-1")
+	t.Setenv("NVIDIA_VISIBLE_DEVICES", "all")
+	t.Setenv("FAKENVML_FILE", "/tmp/x")
+	t.Setenv("LD_LIBRARY_PATH", "/opt/nvidia")
+	c := running(t, New(fakeConfig(t, "environment")))
+	env := part(t, c).Node.Name
+	for _, want := range []string{"NVIDIA_VISIBLE_DEVICES=all", "FAKENVML_FILE=/tmp/x", "LD_LIBRARY_PATH=/opt/nvidia", "PATH=", modeVariable} {
+		if !strings.Contains(env, want) {
+			t.Errorf("the child does not get %s", want)
+		}
+	}
+	for _, secret := range []string{"xoxb-1", "nvapi-1", "HOME="} {
+		if strings.Contains(env, secret) {
+			t.Errorf("the child gets %s", secret)
+		}
+	}
+}
+
+func TestChildHasNoNetwork(t *testing.T) {
+	c := running(t, New(fakeConfig(t, "network")))
+	links := part(t, c).Node.Name
+	if !c.Status().Isolated {
+		t.Skip("this user or kernel cannot take the network away")
+	}
+	if links != "1 <nil>" {
+		t.Errorf("an isolated child sees %s interfaces, want the loopback alone", links)
+	}
+}
+
+func TestKernelRefusesIsolation(t *testing.T) {
+	var log lockedBuffer
+	cfg := fakeConfig(t, "late words")
+	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	c := New(cfg)
+	c.isolate = syscall.CLONE_THREAD // without CLONE_SIGHAND no kernel takes it
+	running(t, c)
+	eventually(t, "a child in spite of the refusal", func() bool { return c.Status().Restarts >= 3 })
+	if n := strings.Count(log.String(), "the kernel refuses"); n != 1 {
+		t.Errorf("the refusal was said %d times", n)
+	}
+	if c.Status().Isolated {
+		t.Error("a child with network is said to have none")
+	}
+}
+
+// TestChildEndsWithTheAgent kills an agent, which cannot tidy up then.
+func TestChildEndsWithTheAgent(t *testing.T) {
+	agent := exec.Command(os.Args[0])
+	agent.Env = append(os.Environ(), modeVariable+"=agent")
+	out, err := agent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	pid := 0
+	if _, scanErr := fmt.Sscan(line, &pid); err != nil || scanErr != nil || pid == 0 {
+		t.Fatalf("the agent says %q (%v)", line, err)
+	}
+	agent.Process.Kill()
+	agent.Wait()
+	// Nobody may reap an orphan in a container, so a zombie counts as gone.
+	eventually(t, "the end of the child", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	})
+}
+
+func TestNothingIsLeft(t *testing.T) {
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	for _, mode := range []string{"ok", "late words", "garbage", "no driver"} {
+		cfg := fakeConfig(t, mode)
+		cfg.Log = discard
+		c := New(cfg)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		eventually(t, "some life", func() bool { s := c.Status(); return s.Restarts > 3 || s.Frames > 10 || s.State == NoDriver })
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if s := c.Status(); s.State != Stopped || len(c.PIDs()) != 0 {
+			t.Errorf("%s: after Run the child is %+v", mode, s)
+		}
+	}
+	eventually(t, "the end of all goroutines", func() bool { return runtime.NumGoroutine() <= goroutines })
+	eventually(t, "the end of all open files", func() bool { return openFiles(t) <= files })
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds)
+}
+
+func count(t *testing.T, path string) int {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return strings.Count(string(b), "\n")
+}

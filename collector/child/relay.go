@@ -1,0 +1,108 @@
+package child
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds on what a child may say.
+const (
+	maxLine    = 4 << 10 // bytes; what is longer is cut
+	maxReason  = 500     // bytes of the line that explains its end
+	maxBurst   = 100     // lines in a window
+	lineWindow = 10 * time.Second
+)
+
+// relay puts what a child says on its standard error into the agent's log.
+type relay struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	last string
+}
+
+// lastLine returns the last line that was not empty.
+func (r *relay) lastLine() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+// copy reads lines until the end. It reads on when it no longer logs them: a child
+// must not block on what it has to say.
+func (r *relay) copy(from io.Reader, pid int) {
+	lines := bufio.NewReaderSize(from, maxLine)
+	var window time.Time
+	said, left := 0, 0
+	for {
+		raw, cut, err := readLine(lines)
+		if text := clean(raw, cut); text != "" {
+			if now := time.Now(); now.Sub(window) > lineWindow {
+				if left > 0 {
+					r.log.Warn("the child said more than is logged", "pid", pid, "lines", left)
+				}
+				window, said, left = now, 0, 0
+			}
+			if said++; said > maxBurst {
+				left++
+			} else {
+				r.log.Log(context.Background(), level(text), "the child says", "pid", pid, "line", text)
+			}
+			r.mu.Lock()
+			r.last = strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
+			r.mu.Unlock()
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// readLine reads to the end of a line and returns its beginning.
+func readLine(r *bufio.Reader) (line []byte, cut bool, err error) {
+	part, err := r.ReadSlice('\n')
+	line = bytes.Clone(part)
+	for err == bufio.ErrBufferFull {
+		cut = true
+		_, err = r.ReadSlice('\n')
+	}
+	return line, cut, err
+}
+
+// clean makes one printable line of what a child or a library wrote.
+func clean(raw []byte, cut bool) string {
+	text := strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f {
+			return ' '
+		}
+		return c
+	}, strings.ToValidUTF8(string(raw), "\uFFFD"))
+	text = strings.TrimSpace(text)
+	if cut {
+		text += " …"
+	}
+	return text
+}
+
+// level returns the level that a line says it has. What says none comes from a
+// library or the dynamic linker and is worth a look.
+func level(line string) slog.Level {
+	for _, mark := range []string{"level=", `"level":"`} {
+		_, after, ok := strings.Cut(line, mark)
+		if !ok {
+			continue
+		}
+		word := after[:len(after)-len(strings.TrimLeft(after, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))]
+		var l slog.Level
+		if l.UnmarshalText([]byte(word)) == nil {
+			return l
+		}
+	}
+	return slog.LevelWarn
+}
