@@ -12,13 +12,15 @@ import (
 // composer merges what the sources know into snapshots, one after the other. It
 // belongs to one goroutine.
 type composer struct {
-	node  string
-	tiers [metric.Tiers]time.Duration
-	log   *slog.Logger
-	rows  map[metric.Entity][]*metric.Def
-	gpus  fleet
-	last  time.Time // of the snapshot before
-	held  bool      // the wall clock is behind last
+	node     string
+	tiers    [metric.Tiers]time.Duration
+	log      *slog.Logger
+	rows     map[metric.Entity][]*metric.Def
+	gpus     fleet
+	known    *Known    // from an earlier agent, until the boot time is there
+	versions []Version // the last of each component
+	last     time.Time // of the snapshot before
+	held     bool      // the wall clock is behind last
 }
 
 func newComposer(cfg SamplerConfig) composer {
@@ -55,7 +57,9 @@ func (c *composer) snapshot(now time.Time, views []view) *Snapshot {
 		}
 		s.Simulated = s.Simulated || in.Simulated
 	}
+	c.recall(s.Boot)
 	s.Node = c.mergeNodes(inputs)
+	s.Events = c.versionEvents(s.Node.Versions, s.Time, s.Events)
 	s.GPUs, s.Events = c.gpus.merge(inputs, c.rows[metric.GPU], s.Events)
 	if n := len(c.gpus.list); n > 0 {
 		s.Node.Set(metric.GPUsExpected, float64(n))

@@ -102,9 +102,10 @@ func (f *fleet) meet(in input) {
 	if len(in.GPUs) == 0 {
 		return
 	}
-	if f.byUUID == nil {
-		f.byUUID, f.listed = make(map[string]*seenGPU), make(map[int]bool)
+	if f.listed == nil {
+		f.listed = make(map[int]bool)
 	}
+	f.adopt(in.source)
 	for i := range in.GPUs {
 		g := &in.GPUs[i]
 		if g.UUID == "" || !g.Present {
@@ -114,13 +115,20 @@ func (f *fleet) meet(in input) {
 		if !ok {
 			// A GPU of the source's first list was there before anybody looked.
 			seen = &seenGPU{identity: GPU{Index: f.free(g.Index), UUID: g.UUID}, present: !f.listed[in.source]}
-			f.byUUID[g.UUID] = seen
-			f.list = append(f.list, seen)
-			slices.SortFunc(f.list, func(a, b *seenGPU) int { return cmp.Compare(a.identity.Index, b.identity.Index) })
+			f.add(seen)
 		}
 		seen.source = in.source
 	}
 	f.listed[in.source] = true
+}
+
+func (f *fleet) add(g *seenGPU) {
+	if f.byUUID == nil {
+		f.byUUID = make(map[string]*seenGPU)
+	}
+	f.byUUID[g.identity.UUID] = g
+	f.list = append(f.list, g)
+	slices.SortFunc(f.list, func(a, b *seenGPU) int { return cmp.Compare(a.identity.Index, b.identity.Index) })
 }
 
 // free returns the wanted index, or the smallest free one if it is taken.

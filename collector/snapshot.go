@@ -37,8 +37,8 @@ type Node struct {
 
 // Version is one component's version on the node.
 type Version struct {
-	Component string // one of metric.VersionParts, or a component of a later release
-	Value     string
+	Component string `json:"component"` // one of metric.VersionParts, or a component of a later release
+	Value     string `json:"value"`
 }
 
 // GPU is one whole GPU.

@@ -47,3 +47,11 @@ type Scheduled struct {
 	Deadline time.Duration // of one sample
 	Expected bool          // readiness waits for it
 }
+
+// Part returns what the snapshot holds as one source's part, for a recording.
+func (s *Snapshot) Part() *Part {
+	return &Part{
+		Time: s.Time, Boot: s.Boot, Simulated: s.Simulated, Node: s.Node,
+		GPUs: s.GPUs, Instances: s.Instances, Processes: s.Processes, Endpoints: s.Endpoints, Events: s.Events,
+	}
+}

@@ -77,6 +77,7 @@ type Detect struct {
 	QueueTimeSLO      Duration `yaml:"queue_time_slo"`      // 0: the endpoint's own 99th percentile decides
 	SaturatedWindow   Duration `yaml:"saturated_window"`    // over which a GPU must be busy
 	IdleAfter         Duration `yaml:"idle_after"`          // for holders of unknown kind
+	IdleAfterTraining Duration `yaml:"idle_after_training"` // for batch jobs
 	IdleAfterNotebook Duration `yaml:"idle_after_notebook"` // for notebooks
 }
 
@@ -148,6 +149,7 @@ func Default() *Config {
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),
 			IdleAfter:         Duration(30 * time.Minute),
+			IdleAfterTraining: Duration(20 * time.Minute),
 			IdleAfterNotebook: Duration(2 * time.Hour),
 		},
 		Alerting: Alerting{Shadow: Duration(7 * 24 * time.Hour)},
@@ -203,6 +205,7 @@ func (c *Config) check(file string) error {
 	atLeast("inference.timeout", c.Inference.Timeout, 100*time.Millisecond)
 	atLeast("detect.saturated_window", c.Detect.SaturatedWindow, time.Second)
 	atLeast("detect.idle_after", c.Detect.IdleAfter, time.Minute)
+	atLeast("detect.idle_after_training", c.Detect.IdleAfterTraining, time.Minute)
 	atLeast("detect.idle_after_notebook", c.Detect.IdleAfterNotebook, time.Minute)
 
 	for i, t := range c.Inference.Targets {

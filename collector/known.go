@@ -1,0 +1,102 @@
+package collector
+
+import (
+	"slices"
+	"time"
+)
+
+// Known is what an agent knows of its node from before it started: without it a
+// GPU that was lost while no agent ran would be missed by nobody, and indices
+// would be given anew.
+type Known struct {
+	Boot     time.Time  `json:"boot"`
+	GPUs     []KnownGPU `json:"gpus"` // since that boot
+	Versions []Version  `json:"versions"`
+}
+
+// KnownGPU is a GPU that was seen, and whether it was there at last.
+type KnownGPU struct {
+	Index        int    `json:"index"`
+	UUID         string `json:"uuid"`
+	Model        string `json:"model"`
+	PCIBusID     string `json:"pci_bus_id"`
+	Serial       string `json:"serial"`
+	VBIOS        string `json:"vbios"`
+	Architecture string `json:"architecture"`
+	Present      bool   `json:"present"`
+}
+
+// Known returns what the next agent should know.
+func (s *Snapshot) Known() Known {
+	k := Known{Boot: s.Boot, Versions: s.Node.Versions}
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		k.GPUs = append(k.GPUs, KnownGPU{g.Index, g.UUID, g.Model, g.PCIBusID, g.Serial, g.VBIOS, g.Architecture, g.Present})
+	}
+	return k
+}
+
+// Know tells the sampler what an earlier one knew. It must be called before Run.
+func (s *Sampler) Know(k Known) {
+	s.compose.known = &k
+	s.compose.versions = slices.Clone(k.Versions)
+}
+
+// bootStep is by how much two readings of the same boot time may differ: the
+// kernel computes it from the wall clock, which is set after boot.
+const bootStep = 5 * time.Minute
+
+// recall takes up the GPUs of an earlier agent once the node's boot time says that
+// they are of this boot.
+func (c *composer) recall(boot time.Time) {
+	if c.known == nil || boot.IsZero() {
+		return
+	}
+	if d := boot.Sub(c.known.Boot); d.Abs() <= bootStep {
+		c.gpus.recall(c.known.GPUs)
+	}
+	c.known = nil
+}
+
+// nobody is the source of a GPU that no source of this agent has listed yet.
+const nobody = -1
+
+func (f *fleet) recall(known []KnownGPU) {
+	for _, k := range known {
+		if _, ok := f.byUUID[k.UUID]; ok || k.UUID == "" {
+			continue
+		}
+		f.add(&seenGPU{source: nobody, present: k.Present, identity: GPU{
+			Index: f.free(k.Index), UUID: k.UUID, Model: k.Model, PCIBusID: k.PCIBusID, Serial: k.Serial, VBIOS: k.VBIOS, Architecture: k.Architecture,
+		}})
+	}
+}
+
+// adopt makes a source that lists GPUs answer for those that an earlier agent had
+// seen and nobody lists.
+func (f *fleet) adopt(source int) {
+	for _, g := range f.list {
+		if g.source == nobody {
+			g.source = source
+		}
+	}
+}
+
+// versionEvents tells of components whose version is another than the last one
+// that was known, unless a source has told it itself.
+func (c *composer) versionEvents(now []Version, at time.Time, events []Event) []Event {
+	for _, v := range now {
+		i := slices.IndexFunc(c.versions, func(o Version) bool { return o.Component == v.Component })
+		if i < 0 {
+			c.versions = append(c.versions, v)
+			continue
+		}
+		from := c.versions[i].Value
+		c.versions[i] = v
+		told := slices.ContainsFunc(events, func(e Event) bool { return e.Kind == VersionEvent && e.Component == v.Component })
+		if from != v.Value && !told {
+			events = append(events, Event{Time: at, Kind: VersionEvent, Component: v.Component, From: from, To: v.Value})
+		}
+	}
+	return events
+}

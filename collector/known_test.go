@@ -1,0 +1,87 @@
+package collector
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"gpuvigil/internal/metric"
+)
+
+// partOf is what a source sees at one time: GPUs that answer, and a driver.
+func partOf(at, boot time.Time, driver string, uuids ...string) *Part {
+	p := &Part{Time: at, Boot: boot, Node: Node{Readings: NewReadings(metric.Node)}}
+	p.Node.Stamp(metric.Inventory, at)
+	if driver != "" {
+		p.Node.Versions = []Version{{Component: "driver", Value: driver}}
+	}
+	for i, u := range uuids {
+		g := GPU{Index: i, UUID: u, Present: true, Readings: NewReadings(metric.GPU)}
+		g.Stamp(metric.Fast, at)
+		p.GPUs = append(p.GPUs, g)
+	}
+	return p
+}
+
+func newTestReplay(k *Known) *Replay {
+	r := NewReplay(SamplerConfig{Node: "n", Tiers: testTiers, Log: slog.New(slog.DiscardHandler)}, "nvml")
+	if k != nil {
+		r.compose.known, r.compose.versions = k, k.Versions
+	}
+	return r
+}
+
+// A GPU falls off the bus while the agent is down: the next agent misses it.
+func TestGPULostWhileNoAgentRan(t *testing.T) {
+	boot, at := time.Unix(1_000_000, 0), time.Unix(2_000_000, 0)
+	before := newTestReplay(nil).Snapshot(partOf(at, boot, "570", "GPU-a", "GPU-b")).Known()
+
+	s := newTestReplay(&before).Snapshot(partOf(at.Add(time.Hour), boot.Add(time.Second), "570", "GPU-b"))
+	lost := s.GPUByUUID("GPU-a")
+	if lost == nil || lost.Present || lost.Value(metric.GPUPresent) != 0 || lost.Index != 0 {
+		t.Fatalf("the lost GPU is %+v, want index 0, not present", lost)
+	}
+	if kept := s.GPUByUUID("GPU-b"); kept == nil || kept.Index != 1 {
+		t.Errorf("GPU-b is %+v, want its index 1 from before the restart", kept)
+	}
+	if len(s.Events) != 1 || s.Events[0].Kind != GPUGone || s.Events[0].UUID != "GPU-a" {
+		t.Errorf("events = %v, want that GPU-a is gone", s.Events)
+	}
+
+	again := s.Known()
+	s = newTestReplay(&again).Snapshot(partOf(at.Add(2*time.Hour), boot, "570", "GPU-b"))
+	if len(s.Events) != 0 {
+		t.Errorf("a second restart tells the same loss again: %v", s.Events)
+	}
+}
+
+func TestRebootForgetsGPUs(t *testing.T) {
+	boot, at := time.Unix(1_000_000, 0), time.Unix(2_000_000, 0)
+	before := newTestReplay(nil).Snapshot(partOf(at, boot, "570", "GPU-a", "GPU-b")).Known()
+	s := newTestReplay(&before).Snapshot(partOf(at.Add(time.Hour), at.Add(30*time.Minute), "570", "GPU-b"))
+	if len(s.GPUs) != 1 || s.GPUs[0].UUID != "GPU-b" {
+		t.Errorf("after a reboot the node has %d GPUs, want the one that is there", len(s.GPUs))
+	}
+}
+
+func TestVersionChangeIsAnEvent(t *testing.T) {
+	boot, at := time.Unix(1_000_000, 0), time.Unix(2_000_000, 0)
+	r := newTestReplay(nil)
+	if s := r.Snapshot(partOf(at, boot, "570")); len(s.Events) != 0 {
+		t.Errorf("the first version is an event: %v", s.Events)
+	}
+	before := r.Snapshot(partOf(at.Add(time.Second), boot, "570")).Known()
+	r = newTestReplay(&before) // a new agent, as after a driver upgrade with its reboot
+	s := r.Snapshot(partOf(at.Add(time.Hour), at.Add(59*time.Minute), "580"))
+	if len(s.Events) != 1 || s.Events[0].Component != "driver" || s.Events[0].From != "570" || s.Events[0].To != "580" {
+		t.Errorf("events = %v, want the driver from 570 to 580", s.Events)
+	}
+	if s := r.Snapshot(partOf(at.Add(time.Hour+time.Second), at.Add(59*time.Minute), "580")); len(s.Events) != 0 {
+		t.Errorf("the same change is told twice: %v", s.Events)
+	}
+	told := partOf(at.Add(2*time.Hour), at.Add(59*time.Minute), "590")
+	told.Events = []Event{{Time: told.Time, Kind: VersionEvent, Component: "driver", From: "580", To: "590"}}
+	if s := r.Snapshot(told); len(s.Events) != 1 {
+		t.Errorf("%d events for one change that the source had told itself", len(s.Events))
+	}
+}
