@@ -105,6 +105,7 @@ type Child struct {
 	kill     killFunc
 	isolate  uintptr // clone flags that take the network away
 	refused  bool    // the kernel's refusal to do so was said; Run's own
+	driver   string  // fingerprint at the last start; Run's own
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed with the next change of what is below

@@ -236,6 +236,20 @@ func TestDriverReplaced(t *testing.T) {
 	}
 }
 
+func TestDriverInstalledLater(t *testing.T) {
+	starts, library := filepath.Join(t.TempDir(), "starts"), filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
+	cfg := fakeConfig(t, "no driver")
+	cfg.NoDriverRetry = time.Hour
+	cfg.Watch = []string{library}
+	cfg.Env = append(cfg.Env, "CHILD_TEST_STARTS="+starts)
+	c := running(t, New(cfg))
+	eventually(t, "the first look for a driver", func() bool { return c.Status().State == NoDriver })
+	if err := os.WriteFile(library, []byte("570"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a look at the driver that was installed", func() bool { return count(t, starts) == 2 })
+}
+
 func TestRelease(t *testing.T) {
 	c := running(t, New(fakeConfig(t, "ok")))
 	part(t, c)
@@ -253,8 +267,14 @@ func TestRelease(t *testing.T) {
 	if s := c.Status(); s.State != Away || s.Reason != Released {
 		t.Errorf("while released the child is %+v", s)
 	}
+	if left := time.Until(c.ReleasedUntil()); left < 30*time.Minute || left > time.Hour {
+		t.Errorf("a release for an hour has %v left", left)
+	}
 	if err := c.Release(0); err != nil {
 		t.Fatalf("take back: %v", err)
+	}
+	if until := c.ReleasedUntil(); !until.IsZero() {
+		t.Errorf("taken back, the child is still released until %v", until)
 	}
 	part(t, c)
 	if err := c.Release(-1); err == nil {

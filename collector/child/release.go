@@ -54,12 +54,6 @@ func (c *Child) left() ([]int, <-chan struct{}) {
 	return pids, c.changed
 }
 
-func (c *Child) isAway() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Now().Before(c.away)
-}
-
 // ReleasedUntil returns when the child comes back, zero if it is not away.
 func (c *Child) ReleasedUntil() time.Time {
 	c.mu.Lock()

@@ -24,7 +24,7 @@ func (c *Child) Run(ctx context.Context) error {
 	defer c.set(Stopped, errStopped)
 	for c.ready(ctx) {
 		// Taken before the start, so that a change while it starts is seen.
-		driver := fingerprint(c.cfg.Watch)
+		c.driver = fingerprint(c.cfg.Watch)
 		p, err := c.start()
 		if err != nil {
 			c.conclude(ctx, ending{reason: Exited, err: err}, 0)
@@ -32,7 +32,7 @@ func (c *Child) Run(ctx context.Context) error {
 		}
 		c.began(p)
 		begin := time.Now()
-		why := c.supervise(ctx, p, driver)
+		why := c.supervise(ctx, p)
 		c.finish(p, &why)
 		c.conclude(ctx, why, time.Since(begin))
 	}
@@ -40,18 +40,22 @@ func (c *Child) Run(ctx context.Context) error {
 }
 
 // ready waits until a child may be started and reports false when ctx ends first.
-// Two processes may exist, the stuck one and its successor, but no third.
+// Two processes may exist, the stuck one and its successor, but no third. A driver
+// that has changed since the last start is worth a look before the time.
 func (c *Child) ready(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		wait := c.obstacle(time.Now())
 		if wait == 0 {
 			return true
 		}
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(min(wait, c.cfg.WatchInterval))
 		select {
 		case <-ctx.Done():
-		case <-timer.C:
 		case <-c.wake:
+		case <-timer.C:
+			if fingerprint(c.cfg.Watch) != c.driver {
+				c.startNow()
+			}
 		}
 		timer.Stop()
 	}
@@ -80,6 +84,12 @@ func (c *Child) obstacle(now time.Time) time.Duration {
 	return 0
 }
 
+func (c *Child) startNow() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next = time.Time{}
+}
+
 func (c *Child) began(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +100,7 @@ func (c *Child) began(p *process) {
 
 // supervise delivers a process's frames until there is a reason to end it or it
 // has ended.
-func (c *Child) supervise(ctx context.Context, p *process, driver string) ending {
+func (c *Child) supervise(ctx context.Context, p *process) ending {
 	silence := time.NewTimer(c.cfg.InitLimit)
 	defer silence.Stop()
 	watch := time.NewTicker(c.cfg.WatchInterval)
@@ -114,11 +124,11 @@ func (c *Child) supervise(ctx context.Context, p *process, driver string) ending
 		case <-silence.C:
 			return c.silent()
 		case <-watch.C:
-			if fingerprint(c.cfg.Watch) != driver {
+			if fingerprint(c.cfg.Watch) != c.driver {
 				return ending{reason: DriverChanged, err: errors.New("the NVIDIA driver has been replaced")}
 			}
 		case <-c.wake:
-			if c.isAway() {
+			if !c.ReleasedUntil().IsZero() {
 				return ending{reason: Released, err: errors.New("the GPUs were released on request")}
 			}
 		}
