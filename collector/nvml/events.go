@@ -56,6 +56,7 @@ func (w *worker) watchXids() {
 	}
 	w.xidless = false
 	w.learned = true
+	w.watched.Store(true)
 }
 
 // watch waits for events until ctx ends.
@@ -63,6 +64,10 @@ func (s *session) watch(ctx context.Context) {
 	defer s.events.Free()
 	last := nvml.SUCCESS
 	for ctx.Err() == nil {
+		if !s.watched.Load() {
+			sleep(ctx, eventWait) // waiting on an empty set is an error
+			continue
+		}
 		start := time.Now()
 		event, ret := s.events.Wait(uint32(eventWait.Milliseconds()))
 		switch {

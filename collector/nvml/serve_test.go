@@ -49,7 +49,7 @@ func TestServeIdentifiesGPUsAndVersions(t *testing.T) {
 	if diff := cmp.Diff(versions, p.Node.Versions); diff != "" {
 		t.Errorf("versions of the node (-want +got):\n%s", diff)
 	}
-	n.value("node", p.Node.Readings, metric.GPUsSeen, 0, 2)
+	n.await("a count of two", func(p *collector.Part) bool { return p.Node.Value(metric.GPUsSeen) == 2 })
 	n.value("node", p.Node.Readings, metric.NVMLErrors, 0, 0)
 	n.value("node", p.Node.Readings, metric.NVMLHung, 0, 0)
 	if calls := p.Node.Value(metric.NVMLCalls); calls < 60 {
@@ -78,8 +78,7 @@ func TestServeEndsWhenTold(t *testing.T) {
 func TestServeWithoutGPUsIsNoError(t *testing.T) {
 	n := newNode(t, 0)
 	n.start()
-	p := n.next()
-	n.value("node", p.Node.Readings, metric.GPUsSeen, 0, 0)
+	p := n.await("a count of none", func(p *collector.Part) bool { return p.Node.Value(metric.GPUsSeen) == 0 })
 	if len(p.GPUs) != 0 || len(p.Node.Versions) != 3 {
 		t.Errorf("a node without GPUs has %d GPUs and versions %v", len(p.GPUs), p.Node.Versions)
 	}

@@ -65,7 +65,9 @@ func (w *worker) round(ctx context.Context, now time.Time) {
 		if w.xidless {
 			w.gpu.Unsupported = append(w.gpu.Unsupported, metric.XidErrors)
 		}
-		w.log.Info("what the GPU does not support", "gpu", w.gpu.UUID, "metrics", names(w.gpu.Unsupported))
+		if len(w.gpu.Unsupported) > 0 {
+			w.log.Info("the GPU does not support some metrics; they are absent", "gpu", w.gpu.UUID, "metrics", names(w.gpu.Unsupported))
+		}
 		w.publish()
 	}
 }
