@@ -10,13 +10,15 @@ import (
 )
 
 const (
-	queueHalfLife = 3 * 24 * time.Hour
+	queueHalfLife = 7 * 24 * time.Hour
 	youngBefore   = 24 * time.Hour   // of history, an endpoint's habit is called young
 	blindBefore   = 30 * time.Minute // of history, it is not used at all
 	block         = 5 * time.Minute  // readings within it are not independent of each other
 
 	leastQueueTime = 0.1              // seconds: nobody minds to wait for less, however unusual
 	queueTimeKept  = time.Minute      // for so long a queue time stands when no request finishes
+	newHabit       = 24 * time.Hour   // of waiting too long are accepted as usual
+	slowLearning   = 0.05             // until then, what was seen counts for so much
 	demandWindow   = time.Minute      // in the larger part of which requests must wait too long
 	evidenceEvery  = 15 * time.Second // evidence is put into words anew
 )
@@ -68,7 +70,9 @@ func (w *demand) see(e *collector.Endpoint, cfg SaturatedConfig) {
 	} else if at.Sub(w.p95At) > queueTimeKept {
 		w.p95 = math.NaN()
 	}
-	w.setLimit(cfg)
+	if !w.suspect(at) {
+		w.setLimit(cfg)
+	}
 
 	tooLong := w.waiting > 0 && w.p95 > w.limit && !w.stale(cfg)
 	w.waiters.Add(at, indicator(tooLong))
@@ -81,10 +85,8 @@ func (w *demand) see(e *collector.Endpoint, cfg SaturatedConfig) {
 		w.since = at.Add(-time.Duration(share * float64(covered)))
 	}
 
-	// While requests wait too long, that must not become the new habit within the
-	// hour: it is learned slowly.
-	if !w.since.IsZero() {
-		dt /= 4
+	if w.suspect(at) {
+		dt *= slowLearning
 	}
 	w.queue.Add(at, fresh, dt)
 }
@@ -117,6 +119,12 @@ func (w *demand) stale(cfg SaturatedConfig) bool {
 		patience *= 5 // gauges alone may stand still for a while
 	}
 	return w.at.Sub(w.moved) >= patience
+}
+
+// suspect reports whether requests wait too long, and have not done so for so
+// long that it must be taken for a new habit: until then the limit stands still.
+func (w *demand) suspect(at time.Time) bool {
+	return !w.since.IsZero() && at.Sub(w.since) < newHabit
 }
 
 func (w *demand) setLimit(cfg SaturatedConfig) {

@@ -18,9 +18,12 @@ type ledger struct {
 }
 
 type account struct {
-	Hour    int64       `json:"hour"` // the newest, since the epoch
-	Seconds [24]float64 `json:"seconds"`
+	Hour    int64          `json:"hour"`    // the newest, since the epoch
+	Seconds [slots]float64 `json:"seconds"` // of hour n at n modulo slots
 }
+
+// slots are the hours that 24 hours can touch.
+const slots = 25
 
 // maxHolders bounds the ledger; a node has far fewer holders in a day. What is
 // beyond is not added up, so it stays information.
@@ -41,7 +44,7 @@ func (l *ledger) add(who collector.Owner, at time.Time, idle time.Duration) {
 		l.accounts[who] = a
 	}
 	a.slideTo(hour(at))
-	a.Seconds[a.Hour%24] += idle.Seconds()
+	a.Seconds[a.Hour%slots] += idle.Seconds()
 }
 
 // hours returns the idle GPU-hours of a holder in the 24 hours before now.
@@ -55,23 +58,26 @@ func (l *ledger) hours(who collector.Owner, now time.Time) float64 {
 	for _, s := range a.Seconds {
 		sum += s
 	}
+	// Of the oldest hour only the end is within the 24.
+	gone := float64(now.Unix()%3600) / 3600
+	sum -= float64(a.Seconds[(a.Hour+1)%slots] * gone)
 	return sum / 3600
 }
 
 func (l *ledger) prune(now time.Time) {
 	for who, a := range l.accounts {
-		if hour(now)-a.Hour >= 24 {
+		if hour(now)-a.Hour >= slots {
 			delete(l.accounts, who)
 		}
 	}
 }
 
 func (a *account) slideTo(h int64) {
-	if h-a.Hour >= 24 || h < a.Hour-24 {
-		a.Seconds, a.Hour = [24]float64{}, h
+	if h-a.Hour >= slots || h < a.Hour-slots {
+		a.Seconds, a.Hour = [slots]float64{}, h
 	}
 	for ; a.Hour < h; a.Hour++ {
-		a.Seconds[(a.Hour+1)%24] = 0
+		a.Seconds[(a.Hour+1)%slots] = 0
 	}
 }
 

@@ -63,8 +63,12 @@ func (j *judge) evict() bool {
 
 func (j *judge) forget(t *tracked) { delete(j.found, key{t.Subject, t.Cause}) }
 
-// see takes up what the detector says of a finding's condition.
+// see takes up what the detector says of a finding's condition. Of several
+// observations in one snapshot one above the threshold wins.
 func (e *Engine) see(j *judge, t *tracked, o *Observation) {
+	if o.Score < 1 && t.holds && t.LastSeen.Equal(e.now) {
+		return
+	}
 	t.LastSeen, t.Score = e.now, o.Score
 	if o.Score < 1 {
 		t.holds = false

@@ -196,7 +196,7 @@ func (w *demand) evidence(util, cpu float64, lasted time.Duration) Evidence {
 		ev.Seen = w.model + ": " + ev.Seen
 	}
 	usual := ""
-	if w.queue.Weight() > 0 {
+	if w.queue.Weight() >= blindBefore.Seconds() {
 		usual = seconds(w.queue.Typical(0.5))
 	}
 	switch {
