@@ -121,7 +121,7 @@ func TestGPUGoneAndBack(t *testing.T) {
 		t.Errorf("events when a GPU is no longer listed (-want +got):\n%s", diff)
 	}
 	gone, left := s.GPUs[0], s.GPUs[1]
-	if gone.UUID != "GPU-a" || gone.Present || gone.Value(metric.GPUPresent) != 0 || gone.Has(metric.PowerDraw) || gone.Model == "" {
+	if gone.UUID != "GPU-a" || gone.Present || gone.Value(metric.GPUPresent) != 0 || gone.Has(metric.PowerDraw) || gone.Model == "" || gone.Value(metric.GPUSampleAge) != 1 {
 		t.Errorf("the lost GPU is shown as %+v", gone)
 	}
 	if left.UUID != "GPU-b" || left.Index != 1 {

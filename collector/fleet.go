@@ -21,6 +21,7 @@ type seenGPU struct {
 	identity GPU // without readings, owners and state
 	source   int // that last answered for it
 	present  bool
+	fast     time.Time // its newest fast reading, of any process
 	xids     []xidCounter
 }
 
@@ -70,7 +71,10 @@ func (f *fleet) derive(gpus []GPU, in input, events []Event) []Event {
 		g := &gpus[i]
 		seen.remember(g)
 		if at := g.SampledAt(metric.Fast); !at.IsZero() {
-			g.Set(metric.GPUSampleAge, max(0, in.now.Sub(at).Seconds()))
+			seen.fast = at
+		}
+		if !seen.fast.IsZero() {
+			g.Set(metric.GPUSampleAge, max(0, in.now.Sub(seen.fast).Seconds()))
 		}
 		if in.fresh { // else nobody knows whether it is present
 			g.Set(metric.GPUPresent, number(g.Present))

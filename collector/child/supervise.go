@@ -248,7 +248,7 @@ func (c *Child) conclude(ctx context.Context, why ending, ran time.Duration) {
 		c.counters.restarts[why.reason].Inc()
 		c.status.Restarts++
 		if c.status.Frames > 0 {
-			c.addEvents(collector.Event{Time: now, Kind: collector.ChildRestart, Text: string(why.reason) + ": " + why.err.Error()})
+			c.addEvents(collector.Event{Time: now.Round(0), Kind: collector.ChildRestart, Text: string(why.reason) + ": " + why.err.Error()})
 		}
 	}
 	c.status.Reason, c.status.Err, c.status.Next, c.status.Frames = why.reason, why.err.Error(), c.next, 0
