@@ -74,7 +74,7 @@ func wrong() []cog.Builder[dashboard.Panel] {
 		return ask(s.String(), unitCount, "count(%s)", severity(s)).orZero(sel(metric.AgentInfo)).alarming(color)
 	}
 	return []cog.Builder[dashboard.Panel]{
-		stats(panel{id: 101, title: "Findings", w: 8, h: 4,
+		stats(panel{id: 101, title: "Findings", w: 6, h: 4,
 			note: "Findings that fire, by severity. 0 where agents answer and find nothing.",
 			queries: []query{
 				count(rules.Page, colorPage), count(rules.Ticket, colorTicket), count(rules.Info, colorInfo),
@@ -94,10 +94,12 @@ func wrong() []cog.Builder[dashboard.Panel] {
 					sel(metric.AgentInfo)).orZero(sel(metric.AgentInfo)).alarming("red"),
 				ask("stale sources", unitCount, "count(%s == 0)", sel(metric.SourceUp)).orZero(sel(metric.SourceUp)).alarming("red"),
 			}}),
-		stats(panel{id: 104, title: "GPUs", w: 6, h: 4,
+		stats(panel{id: 104, title: "GPUs", w: 8, h: 4,
+			note: "A lost GPU no longer answers; one that is not listed has been seen since the node booted and is unknown to the driver now.",
 			queries: []query{
-				total("seen", sel(metric.GPUsSeen)),
-				ask("missing", unitCount, "sum(%s - %s)", sel(metric.GPUsExpected), sel(metric.GPUsSeen)).alarming("red"),
+				total("answer", sel(metric.GPUPresent)),
+				ask("lost", unitCount, "count(%s == 0)", sel(metric.GPUPresent)).orZero(sel(metric.GPUPresent)).alarming("red"),
+				ask("not listed", unitCount, "sum(%s - %s)", sel(metric.GPUsExpected), sel(metric.GPUsSeen)).alarming("red"),
 				total("hung", sel(metric.GPUHung)).alarming("red"),
 			}}),
 		findings(severity),

@@ -48,10 +48,11 @@ func gpus() []cog.Builder[dashboard.Panel] {
 				share(ofGPU+" limit of default", sel(metric.PowerLimit), sel(metric.PowerDefaultLimit)),
 			}}),
 
-		graph(panel{id: 208, title: "Temperature", w: 8, h: 8,
+		graph(panel{id: 208, title: "Temperature and fans", w: 8, h: 8,
 			queries: []query{
 				value(ofGPU, sel(metric.Temperature)),
 				value(ofGPU+" memory", sel(metric.MemoryTemperature)),
+				value(ofGPU+" fan", sel(metric.FanSpeed)),
 			}}),
 		graph(panel{id: 209, title: "Clocks of their maximum", w: 8, h: 8,
 			queries: []query{share(ofGPU+" {{clock}}", sel(metric.Clock), sel(metric.MaxClock))}}),
@@ -80,17 +81,15 @@ func gpus() []cog.Builder[dashboard.Panel] {
 				value(ofGPU+" decoder", sel(metric.DecoderUtilization)),
 			}}),
 
-		graph(panel{id: 214, title: "Power of all GPUs", w: 8, h: 8,
+		graph(panel{id: 214, title: "Power of all GPUs", w: 12, h: 8,
 			note: "Added up over the chosen GPUs at each instant, never over time.",
 			queries: []query{
 				total("draw", sel(metric.PowerDraw)),
 				ask("mean, from the energy counter", unitOf(metric.Energy).perSecond, "sum(rate(%s[$__rate_interval]))", sel(metric.Energy)),
 				total("limit", sel(metric.PowerLimit)),
 			}}),
-		graph(panel{id: 215, title: "PCIe traffic", w: 8, h: 8,
+		graph(panel{id: 215, title: "PCIe traffic", w: 12, h: 8,
 			queries: []query{value(ofGPU+" {{direction}}", sel(metric.PCIeThroughput))}}),
-		graph(panel{id: 216, title: "Fans", w: 8, h: 8, absent: "no fan reported",
-			queries: []query{value(ofGPU, sel(metric.FanSpeed))}}),
 	}
 }
 

@@ -33,10 +33,10 @@ func demand() []cog.Builder[dashboard.Panel] {
 			queries: []query{value(ofEndpoint, sel(metric.KVCacheUsage))}}),
 		graph(panel{id: 305, title: "Tokens generated", w: 8, h: 8, absent: noServer,
 			queries: []query{rate(ofEndpoint, "instance, model, endpoint", sel(metric.GeneratedTokens))}}),
-		states(panel{id: 307, title: "Inference servers", w: 8, h: 7, absent: noServer,
+		states(panel{id: 306, title: "Inference servers", w: 8, h: 7, absent: noServer,
 			queries: []query{per("instance, model, endpoint", value(ofEndpoint, sel(metric.EndpointUp))).
 				meaning(word{value: 0, text: "cannot be read", color: "red"}, word{value: 1, text: "read", color: "green"})}}),
-		states(panel{id: 306, title: "Conditions", w: 16, h: 7,
+		states(panel{id: 307, title: "Conditions", w: 16, h: 7,
 			note: "States that the detectors watch. A state alone tells nobody: the finding needs demand, too.",
 			queries: []query{per("instance, rule, subject", value("{{instance}} {{rule}} {{subject}}", sel(metric.Condition))).
 				meaning(word{value: 0, text: "no", color: "green"}, word{value: 1, text: "holds", color: "orange"})}}),

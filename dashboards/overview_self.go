@@ -18,74 +18,78 @@ func self() []cog.Builder[dashboard.Panel] {
 func looking() []cog.Builder[dashboard.Panel] {
 	const everySource = "instance, source"
 	return []cog.Builder[dashboard.Panel]{
-		states(panel{id: 601, title: "Sources", w: 12, h: 7,
-			queries: []query{per(everySource, value(ofSource, sel(metric.SourceUp))).
-				meaning(word{value: 0, text: "stale", color: "red"}, word{value: 1, text: "up", color: "green"})}}),
-		states(panel{id: 602, title: "Child process that talks to NVML", w: 12, h: 7,
-			queries: []query{per("instance", value(ofNode, sel(metric.ChildUp))).
-				meaning(word{value: 0, text: "down", color: "red"}, word{value: 1, text: "up", color: "green"})}}),
+		states(panel{id: 601, title: "Sources", w: 24, h: 7,
+			note: "And the child process that talks to NVML.",
+			queries: []query{
+				per(everySource, value(ofSource, sel(metric.SourceUp))).
+					meaning(word{value: 0, text: "down", color: "red"}, word{value: 1, text: "up", color: "green"}),
+				per("instance", value(ofNode+" NVML child process", sel(metric.ChildUp))),
+			}}),
 
-		graph(panel{id: 603, title: "Age of the last sample", w: 8, h: 7,
+		graph(panel{id: 602, title: "Age of the last sample", w: 8, h: 7,
 			queries: []query{
 				value(ofSource, sel(metric.SourceAge)),
 				value(ofGPU, sel(metric.GPUSampleAge)),
 			}}),
-		graph(panel{id: 604, title: "Sample time of interval", w: 8, h: 7,
+		graph(panel{id: 603, title: "Sample time of interval", w: 8, h: 7,
 			note:    "A source that needs its whole interval for a sample cannot keep up.",
 			queries: []query{share(ofSource, sel(metric.SourceDuration), sel(metric.SourceInterval))}}),
-		graph(panel{id: 605, title: "Samples", w: 8, h: 7,
+		graph(panel{id: 604, title: "Samples", w: 8, h: 7,
 			queries: []query{
 				rate(ofSource, everySource, sel(metric.SourceSamples)),
 				rate(ofSource+" failed", everySource, sel(metric.SourceErrors)),
 			}}),
 
-		graph(panel{id: 606, title: "Cost: CPU", w: 8, h: 7,
+		graph(panel{id: 605, title: "Cost: CPU", w: 8, h: 7,
 			note: "100 % is one CPU all the time. A detector's time is a part of the agent's.",
 			queries: []query{
 				rate(ofNode, "instance", sel(metric.AgentCPU)),
 				rate(ofNode+" {{rule}}", "instance, rule", sel(metric.DetectorSeconds)),
 			}}),
-		graph(panel{id: 607, title: "Cost: memory", w: 8, h: 7,
+		graph(panel{id: 606, title: "Cost: memory", w: 8, h: 7,
 			queries: []query{value(ofNode, sel(metric.AgentRSS))}}),
-		graph(panel{id: 608, title: "Cost: time in the driver", w: 8, h: 7,
+		graph(panel{id: 607, title: "Cost: time in the driver", w: 8, h: 7,
 			note:    "100 % is one call always in flight.",
 			queries: []query{rate(ofNode, "instance", sel(metric.NVMLSeconds))}}),
 
-		graph(panel{id: 609, title: "NVML calls", w: 8, h: 7,
+		graph(panel{id: 608, title: "NVML calls", w: 8, h: 7,
 			queries: []query{
 				rate(ofNode, "instance", sel(metric.NVMLCalls)),
 				rate(ofNode+" failed", "instance", sel(metric.NVMLErrors)),
 				value(ofNode+" GPUs hung", sel(metric.NVMLHung)),
 			}}),
-		bars(panel{id: 610, title: "Child process: restarts and bad frames", w: 8, h: 7,
-			queries: []query{
-				increase(ofNode+" restarts: {{reason}}", "instance, reason", "$__rate_interval", sel(metric.ChildRestarts)),
-				increase(ofNode+" bad frames", "instance", "$__rate_interval", sel(metric.FramesBad)),
-				value(ofNode+" stuck", sel(metric.ChildStuck)),
-			}}),
-		graph(panel{id: 611, title: "Values that are missing", w: 8, h: 7,
+		graph(panel{id: 609, title: "Values that are missing", w: 8, h: 7,
 			note: "How many metrics a GPU cannot tell, and how many of its values made no sense. 0 for a GPU that tells everything.",
 			queries: []query{
 				ask(ofGPU+" unsupported", unitCount, "count by (instance, gpu) (%s) or max by (instance, gpu) (0 * %s)",
 					sel(metric.GPUUnsupported), sel(metric.GPUPresent)),
 				grown(ofGPU+" dropped {{metric}}", "instance, gpu, metric", "$__rate_interval", sel(metric.GPUDropped)),
 			}}),
+		graph(panel{id: 610, title: "Scrapes", w: 8, h: 7,
+			queries: []query{rate(ofNode, "instance", sel(metric.Scrapes))}}),
 	}
 }
 
 // telling is the half that judges, answers and sends.
 func telling() []cog.Builder[dashboard.Panel] {
 	return []cog.Builder[dashboard.Panel]{
-		bars(panel{id: 612, title: "Notifications", w: 8, h: 7,
-			queries: []query{increase(ofNode+" {{receiver}} {{result}}", "instance, receiver, result", "$__rate_interval", sel(metric.NotificationsSent))}}),
-		graph(panel{id: 613, title: "Outbox", w: 8, h: 7,
+		bars(panel{id: 611, title: "Notifications", w: 8, h: 7,
+			queries: []query{
+				increase(ofNode+" {{receiver}} {{result}}", "instance, receiver, result", "$__rate_interval", sel(metric.NotificationsSent)),
+				noReceiver(),
+			}}),
+		graph(panel{id: 612, title: "Outbox", w: 8, h: 7,
 			queries: []query{
 				value(ofNode+" {{receiver}} messages", sel(metric.OutboxLength)),
 				value(ofNode+" {{receiver}} oldest", sel(metric.OutboxAge)),
+				noReceiver(),
 			}}),
-		bars(panel{id: 614, title: "Left out or failed", w: 8, h: 7,
-			note: "All of these should stay 0.",
+		bars(panel{id: 613, title: "Left out or failed", w: 8, h: 7,
+			note: "All of these should stay 0, but for restarts after gpuvigil release or a driver upgrade.",
 			queries: []query{
+				increase(ofNode+" child process restarted: {{reason}}", "instance, reason", "$__rate_interval", sel(metric.ChildRestarts)),
+				increase(ofNode+" bad frames of the child process", "instance", "$__rate_interval", sel(metric.FramesBad)),
+				value(ofNode+" child processes stuck", sel(metric.ChildStuck)),
 				increase(ofNode+" detector {{rule}} failed", "instance, rule", "$__rate_interval", sel(metric.DetectorPanics)),
 				increase(ofNode+" observations of {{rule}} dropped", "instance, rule", "$__rate_interval", sel(metric.ObservationsDropped)),
 				increase(ofNode+" findings over the limit: {{rule}}", "instance, rule", "$__rate_interval", sel(metric.FindingsCapped)),
@@ -94,14 +98,12 @@ func telling() []cog.Builder[dashboard.Panel] {
 				increase(ofNode+" state not written", "instance", "$__rate_interval", sel(metric.StateWriteErrors)),
 			}}),
 
-		graph(panel{id: 615, title: "Scrapes", w: 8, h: 7,
-			queries: []query{rate(ofNode, "instance", sel(metric.Scrapes))}}),
-		graph(panel{id: 616, title: "Files and goroutines", w: 8, h: 7,
+		graph(panel{id: 614, title: "Files and goroutines", w: 12, h: 7,
 			queries: []query{
 				value(ofNode+" files", sel(metric.AgentOpenFiles)),
 				value(ofNode+" goroutines", sel(metric.AgentGoroutines)),
 			}}),
-		grid(panel{id: 617, title: "Agents", w: 8, h: 7,
+		grid(panel{id: 615, title: "Agents", w: 12, h: 7,
 			queries: []query{
 				per("instance, version, revision, goversion", ask("", unitCount, "%s", sel(metric.AgentInfo))),
 				per("instance", value("Configuration", sel(metric.ConfigReloadSuccess))).
@@ -109,4 +111,10 @@ func telling() []cog.Builder[dashboard.Panel] {
 				per("instance", value("Loaded", sel(metric.ConfigReloadTime))),
 			}}, "instance", "version", "revision", "goversion"),
 	}
+}
+
+// noReceiver is 0 for an agent that has nobody to send to.
+func noReceiver() query {
+	return ask(ofNode+" no receiver", unitCount, "max by (instance) (0 * %s) unless on (instance) %s",
+		sel(metric.AgentInfo), sel(metric.OutboxLength))
 }
