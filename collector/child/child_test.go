@@ -1,18 +1,15 @@
 package child
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +26,8 @@ const patience = 30 * time.Second
 // limit short but the ones that a healthy child must not exceed.
 func fakeConfig(t *testing.T, mode string) Config {
 	return Config{
-		Command: []string{os.Args[0]}, Env: []string{modeVariable + "=" + mode}, Watch: []string{},
+		Command: []string{os.Args[0]}, Watch: []string{},
+		Env:       []string{modeVariable + "=" + mode, "GOCOVERDIR=" + t.TempDir()}, // else a covered child complains
 		InitLimit: patience, HangLimit: patience, Grace: patience, ReapLimit: patience,
 		BackoffMin: time.Millisecond, BackoffMax: 20 * time.Millisecond, NoDriverRetry: 20 * time.Millisecond, WatchInterval: 5 * time.Millisecond,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -250,87 +248,6 @@ func TestDriverInstalledLater(t *testing.T) {
 	eventually(t, "a look at the driver that was installed", func() bool { return count(t, starts) == 2 })
 }
 
-func TestRelease(t *testing.T) {
-	c := running(t, New(fakeConfig(t, "ok")))
-	part(t, c)
-	pid := c.Status().PID
-	if err := c.Release(time.Hour); err != nil {
-		t.Fatalf("release: %v", err)
-	}
-	if alive(pid) || len(c.PIDs()) != 0 {
-		t.Errorf("after the release process %d is alive: %v, processes %v", pid, alive(pid), c.PIDs())
-	}
-	eventually(t, "an error that says until when", func() bool {
-		_, err := sample(t, c)
-		return err != nil && strings.Contains(err.Error(), "released until")
-	})
-	if s := c.Status(); s.State != Away || s.Reason != Released {
-		t.Errorf("while released the child is %+v", s)
-	}
-	if left := time.Until(c.ReleasedUntil()); left < 30*time.Minute || left > time.Hour {
-		t.Errorf("a release for an hour has %v left", left)
-	}
-	if err := c.Release(0); err != nil {
-		t.Fatalf("take back: %v", err)
-	}
-	if until := c.ReleasedUntil(); !until.IsZero() {
-		t.Errorf("taken back, the child is still released until %v", until)
-	}
-	part(t, c)
-	if err := c.Release(-1); err == nil {
-		t.Error("a release for a negative time was taken")
-	}
-	if err := c.Release(20 * time.Millisecond); err != nil {
-		t.Fatalf("release: %v", err)
-	}
-	part(t, c) // comes back by itself
-}
-
-func TestReleaseBeforeRun(t *testing.T) {
-	c := New(fakeConfig(t, "ok"))
-	if err := c.Release(time.Hour); err != nil {
-		t.Fatalf("release of a child that does not run: %v", err)
-	}
-	running(t, c)
-	eventually(t, "the release to be kept", func() bool { return c.Status().State == Away })
-}
-
-// TestStuckChildren holds back SIGKILL, as a driver call that does not return does.
-func TestStuckChildren(t *testing.T) {
-	starts := filepath.Join(t.TempDir(), "starts")
-	cfg := fakeConfig(t, "stubborn")
-	cfg.HangLimit, cfg.Grace, cfg.ReapLimit = 20*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond
-	cfg.Env = append(cfg.Env, "CHILD_TEST_STARTS="+starts)
-	c := New(cfg)
-	var hold atomic.Bool
-	hold.Store(true)
-	c.kill = func(pid int, sig syscall.Signal) error {
-		if hold.Load() {
-			return nil
-		}
-		return killGroup(pid, sig)
-	}
-	running(t, c)
-	eventually(t, "a stuck child and a stuck successor", func() bool { return c.Status().Stuck == 2 })
-	eventually(t, "an error that says so", func() bool {
-		_, err := sample(t, c)
-		return err != nil && strings.Contains(err.Error(), "2 children were killed and do not go")
-	})
-	if err := c.Release(time.Millisecond); err == nil || !strings.Contains(err.Error(), "does not go") {
-		t.Errorf("a release that leaves stuck children says %v", err)
-	}
-	time.Sleep(100 * time.Millisecond)
-	if n := count(t, starts); n != 2 {
-		t.Errorf("%d children were started while two are stuck", n)
-	}
-	pids := c.PIDs()
-	hold.Store(false)
-	killGroup(pids[0], syscall.SIGKILL)
-	eventually(t, "a third child when one is gone", func() bool { return count(t, starts) > 2 })
-	killGroup(pids[1], syscall.SIGKILL)
-	eventually(t, "all stuck children to be struck out", func() bool { return c.Status().Stuck == 0 })
-}
-
 func TestCommandThatCannotStart(t *testing.T) {
 	cfg := fakeConfig(t, "ok")
 	cfg.Command = []string{"/nonexistent/gpuvigil"}
@@ -342,78 +259,6 @@ func TestCommandThatCannotStart(t *testing.T) {
 	if err := New(Config{Log: discard}).Run(t.Context()); err == nil {
 		t.Error("a child without a command runs")
 	}
-}
-
-func TestEnvironmentIsScrubbed(t *testing.T) {
-	t.Setenv("SLACK_TOKEN", "xoxb-1")
-	t.Setenv("NVIDIA_API_KEY", "nvapi-1")
-	t.Setenv("NVIDIA_VISIBLE_DEVICES", "all")
-	t.Setenv("FAKENVML_FILE", "/tmp/x")
-	t.Setenv("LD_LIBRARY_PATH", "/opt/nvidia")
-	c := running(t, New(fakeConfig(t, "environment")))
-	env := part(t, c).Node.Name
-	for _, want := range []string{"NVIDIA_VISIBLE_DEVICES=all", "FAKENVML_FILE=/tmp/x", "LD_LIBRARY_PATH=/opt/nvidia", "PATH=", modeVariable} {
-		if !strings.Contains(env, want) {
-			t.Errorf("the child does not get %s", want)
-		}
-	}
-	for _, secret := range []string{"xoxb-1", "nvapi-1", "HOME="} {
-		if strings.Contains(env, secret) {
-			t.Errorf("the child gets %s", secret)
-		}
-	}
-}
-
-func TestChildHasNoNetwork(t *testing.T) {
-	c := running(t, New(fakeConfig(t, "network")))
-	links := part(t, c).Node.Name
-	if !c.Status().Isolated {
-		t.Skip("this user or kernel cannot take the network away")
-	}
-	if links != "1 <nil>" {
-		t.Errorf("an isolated child sees %s interfaces, want the loopback alone", links)
-	}
-}
-
-func TestKernelRefusesIsolation(t *testing.T) {
-	var log lockedBuffer
-	cfg := fakeConfig(t, "late words")
-	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
-	c := New(cfg)
-	c.isolate = syscall.CLONE_THREAD // without CLONE_SIGHAND no kernel takes it
-	running(t, c)
-	eventually(t, "a child in spite of the refusal", func() bool { return c.Status().Restarts >= 3 })
-	if n := strings.Count(log.String(), "the kernel refuses"); n != 1 {
-		t.Errorf("the refusal was said %d times", n)
-	}
-	if c.Status().Isolated {
-		t.Error("a child with network is said to have none")
-	}
-}
-
-// TestChildEndsWithTheAgent kills an agent, which cannot tidy up then.
-func TestChildEndsWithTheAgent(t *testing.T) {
-	agent := exec.Command(os.Args[0])
-	agent.Env = append(os.Environ(), modeVariable+"=agent")
-	out, err := agent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := agent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	pid := 0
-	if _, scanErr := fmt.Sscan(line, &pid); err != nil || scanErr != nil || pid == 0 {
-		t.Fatalf("the agent says %q (%v)", line, err)
-	}
-	agent.Process.Kill()
-	agent.Wait()
-	// Nobody may reap an orphan in a container, so a zombie counts as gone.
-	eventually(t, "the end of the child", func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err != nil || strings.Contains(string(stat), ") Z ")
-	})
 }
 
 func TestNothingIsLeft(t *testing.T) {

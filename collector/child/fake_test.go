@@ -91,6 +91,7 @@ func (f *fake) run(mode string) {
 		}
 	case "symbol":
 		fmt.Fprintln(os.Stderr, "/usr/bin/gpuvigil: symbol lookup error: undefined symbol: nvmlDeviceGetFoo")
+		fmt.Fprintln(os.Stderr, "some last words")
 		os.Exit(127)
 	case "127":
 		os.Exit(127)

@@ -66,7 +66,7 @@ func exit(state *os.ProcessState, stderr string) ending {
 		said = ": " + stderr
 	}
 	switch {
-	case strings.Contains(stderr, "symbol lookup error"):
+	case strings.Contains(stderr, symbolError):
 		e.err = fmt.Errorf("the child called a function that the installed NVIDIA library does not have (%s): update the driver, and report this", stderr)
 	case status.Signaled():
 		e.err = fmt.Errorf("the child was ended by signal %d (%v)%s", status.Signal(), status.Signal(), said)

@@ -27,6 +27,9 @@ type relay struct {
 	last string
 }
 
+// symbolError is how the dynamic linker begins to say why it ends a process.
+const symbolError = "symbol lookup error"
+
 // lastLine returns the last line that was not empty.
 func (r *relay) lastLine() string {
 	r.mu.Lock()
@@ -55,7 +58,9 @@ func (r *relay) copy(from io.Reader, pid int) {
 				r.log.Log(context.Background(), level(text), "the child says", "pid", pid, "line", text)
 			}
 			r.mu.Lock()
-			r.last = strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
+			if !strings.Contains(r.last, symbolError) { // which explains an end better than what follows it
+				r.last = strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
+			}
 			r.mu.Unlock()
 		}
 		if err != nil {

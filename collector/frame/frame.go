@@ -95,8 +95,8 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("frame at byte %d of the stream: %s", e.Offset, e.Reason)
 }
 
-// vectorOf keeps the one place that knows how a list of entities reaches its
-// readings out of the encoder's and the decoder's way.
+// vectorOf returns the readings' vector, nil if there is none. One that is not of
+// the entity's length would be read as something else.
 func vectorOf(r collector.Readings, e metric.Entity) ([]float64, error) {
 	v := r.Vector()
 	if n := metric.VectorLen(e); v != nil && len(v) != n {
