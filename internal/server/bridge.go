@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	vm "github.com/VictoriaMetrics/metrics"
-	dto "github.com/prometheus/client_model/go"
 
 	"gpuvigil/internal/metric"
 )
@@ -32,7 +31,7 @@ type bridge struct {
 // bridged is a counter's place on the page.
 type bridged struct {
 	def    *metric.Def // nil: not in the catalogue, refused
-	labels []*dto.LabelPair
+	values []string    // of its labels
 }
 
 func newBridge(l *layout, log *slog.Logger) *bridge {
@@ -56,9 +55,7 @@ func (b *bridge) read(e *exposition) {
 			refusedUnknown.Inc()
 			continue
 		}
-		if e.claim(at.def.Name, at.labels) {
-			e.add(at.def, at.labels, v)
-		}
+		e.one(at.def, v, at.values...)
 	}
 }
 
@@ -68,20 +65,21 @@ func (b *bridge) place(series string) bridged {
 	if ok {
 		return at
 	}
-	def, labels, err := b.layout.parse(series)
+	def, values, err := b.layout.parse(series)
 	if err != nil {
 		b.log.Error("a counter of the agent is not on /metrics; this is a bug, please report it", "series", series, "err", err)
 	}
-	at = bridged{def, labels}
+	at = bridged{def, values}
 	b.known[series] = at
 	return at
 }
 
-// parse reads a series as metric.Def.Series writes it.
-func (l *layout) parse(series string) (*metric.Def, []*dto.LabelPair, error) {
+// parse reads a series as metric.Def.Series writes it, into the row and the
+// values of its labels.
+func (l *layout) parse(series string) (*metric.Def, []string, error) {
 	name, rest, labelled := strings.Cut(series, "{")
-	d := l.byName[name]
-	if d == nil {
+	r := l.byName(name)
+	if r == nil {
 		return nil, nil, errors.New("no such row in the catalogue")
 	}
 	var names, values []string
@@ -91,10 +89,10 @@ func (l *layout) parse(series string) (*metric.Def, []*dto.LabelPair, error) {
 			return nil, nil, err
 		}
 	}
-	if want := d.LabelNames(); !slices.Equal(names, want) {
-		return nil, nil, fmt.Errorf("labels %q, the catalogue says %q", names, want)
+	if !slices.Equal(names, r.names) {
+		return nil, nil, fmt.Errorf("labels %q, the catalogue says %q", names, r.names)
 	}
-	return d, pairs(names, values...), nil
+	return r.def, values, nil
 }
 
 // parseLabels reads name="value" pairs that are separated by commas.

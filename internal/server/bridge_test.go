@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	vm "github.com/VictoriaMetrics/metrics"
 	"github.com/google/go-cmp/cmp"
@@ -27,11 +26,8 @@ func TestAgentsOwnCountersAreOnThePage(t *testing.T) {
 	set.NewCounter(metric.NotificationsSent.Series(odd, "sent")).Set(7)
 	set.NewFloatCounter(metric.DetectorSeconds.Series("xid")).Set(0.25)
 	set.NewGauge(metric.OutboxLength.Series("slack"), func() float64 { return 3 })
-	s := node(time.Now()).server(t)
-	families, err := s.gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := node(soon()).server(t)
+	families := gather(t, s)
 	got := map[string]string{}
 	for _, f := range families {
 		switch f.GetName() {
@@ -63,10 +59,7 @@ func TestCounterOutsideOfTheCatalogueIsRefused(t *testing.T) {
 	s := New(Config{Snapshot: (&world{}).server(t).cfg.Snapshot, View: (&world{}).server(t).cfg.View, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	before := refusedUnknown.Get()
 	for range 2 {
-		families, err := s.gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := gather(t, s)
 		for _, f := range families {
 			if !strings.HasPrefix(f.GetName(), "vigil_") || f.GetName() == metric.Condition.Name {
 				t.Errorf("%s is on the page", f.GetName())
@@ -99,12 +92,12 @@ func FuzzCounterComesBack(f *testing.F) {
 	f.Add("a\\b\"c\nd,e=\"f\" g", "\xff")
 	l := newLayout()
 	f.Fuzz(func(t *testing.T, receiver, result string) {
-		d, labels, err := l.parse(metric.NotificationsSent.Series(receiver, result))
+		d, values, err := l.parse(metric.NotificationsSent.Series(receiver, result))
 		if err != nil || d != metric.NotificationsSent {
 			t.Fatalf("%v, %v", d, err)
 		}
 		for i, want := range []string{receiver, result} {
-			if got := labels[i].GetValue(); got != label(want) {
+			if got := values[i]; got != strings.ToValidUTF8(want, "\uFFFD") {
 				t.Errorf("label %q came back as %q", want, got)
 			}
 		}

@@ -25,61 +25,26 @@ var (
 	cappedVersions   = vm.GetOrCreateCounter(metric.SeriesCapped.Series("version"))
 )
 
-// layout is what all pages have in common: the families in the order in which
-// they are written and, for each kind of entity, the rows that are a plain
-// column of its readings. It does not change after newLayout.
-type layout struct {
-	families []*dto.MetricFamily // sorted by name, without samples
-	slot     map[*metric.Def]int
-	byName   map[string]*metric.Def
-	plain    map[metric.Entity][]*metric.Def
-	values   map[*metric.Dimension][]*dto.LabelPair
-}
-
-// notPlain are the rows that are made from an entity's identity and state, or by
-// the engine. A reading of the same name would contradict them.
-var notPlain = []*metric.Def{metric.GPUPresent, metric.GPUHung, metric.GPUSampleAge, metric.VersionChanges}
-
-func newLayout() *layout {
-	l := &layout{
-		slot:   map[*metric.Def]int{},
-		byName: map[string]*metric.Def{},
-		plain:  map[metric.Entity][]*metric.Def{},
-		values: map[*metric.Dimension][]*dto.LabelPair{},
-	}
-	rows := slices.Clone(metric.All())
-	slices.SortFunc(rows, func(a, b *metric.Def) int { return strings.Compare(a.Name, b.Name) })
-	for i, d := range rows {
-		l.slot[d], l.byName[d.Name] = i, d
-		typ := dto.MetricType_GAUGE
-		if d.Kind == metric.Counter {
-			typ = dto.MetricType_COUNTER
-		}
-		l.families = append(l.families, &dto.MetricFamily{Name: &d.Name, Help: &d.Help, Type: &typ})
-		if d.Dim != nil && l.values[d.Dim] == nil {
-			for _, v := range d.Dim.Values {
-				l.values[d.Dim] = append(l.values[d.Dim], &dto.LabelPair{Name: &d.Dim.Label, Value: &v})
-			}
-		}
-	}
-	for _, d := range metric.All() {
-		if len(d.Labels) == 0 && !slices.Contains(notPlain, d) {
-			l.plain[d.Entity] = append(l.plain[d.Entity], d)
-		}
-	}
-	return l
-}
-
-// exposition is one page in the making. It shares its label names, help texts
-// and dimension values with the layout and owns everything else, so a page is
-// never changed by the scrape after it.
+// exposition is the page of one scrape. Its samples and labels are used again
+// for the next one: from scrape to scrape a node changes its values, hardly ever
+// its things, and what is not made anew need not be collected.
 type exposition struct {
 	*layout
-	samples [][]*dto.Metric // by slot
-	seen    map[string]struct{}
+	samples  [][]*dto.Metric // by slot
+	families []*dto.MetricFamily
+	things   map[string]*thing
+	scrape   uint64 // counts the page's scrapes
+	key      []byte
 
-	gauges   []gauge
-	counters []counter
+	gauges   pool[gauge]
+	counters pool[counter]
+}
+
+// thing is something that has series: a GPU, a source, a finding.
+type thing struct {
+	labels []*dto.LabelPair
+	dims   map[*metric.Dimension][][]*dto.LabelPair // labels with each value of a dimension
+	seen   uint64                                   // the scrape that it was last part of
 }
 
 type gauge struct {
@@ -94,115 +59,157 @@ type counter struct {
 	value   float64
 }
 
-// slab is how many samples are allocated at once.
-const slab = 256
+// newExposition returns an empty page.
+func newExposition(l *layout) *exposition {
+	return &exposition{layout: l, samples: make([][]*dto.Metric, len(l.rows)), things: map[string]*thing{}}
+}
 
-func (l *layout) page() *exposition {
-	return &exposition{
-		layout:  l,
-		samples: make([][]*dto.Metric, len(l.families)),
-		seen:    map[string]struct{}{},
+// reset empties the page for the next scrape and forgets the things that the
+// last one did not meet.
+func (e *exposition) reset() {
+	for key, t := range e.things {
+		if t.seen != e.scrape {
+			delete(e.things, key)
+		}
+	}
+	for i := range e.samples {
+		e.samples[i] = e.samples[i][:0]
+	}
+	e.gauges.reset()
+	e.counters.reset()
+	e.scrape++
+}
+
+// thing returns the thing of the kind with these labels, or nil if it is on the
+// page already. Two things with the same labels would make two samples of one
+// series, for which Prometheus throws away the whole page; the second one is left
+// out and counted. The values are untrusted.
+func (e *exposition) thing(kind string, names []string, values ...string) *thing {
+	e.key = append(e.key[:0], kind...)
+	for _, v := range values {
+		e.key = append(e.key, 0xff) // is in no valid UTF-8
+		e.key = append(e.key, label(v)...)
+	}
+	t := e.things[string(e.key)]
+	if t == nil {
+		t = &thing{labels: pairs(names, values...)}
+		e.things[string(e.key)] = t
+	} else if t.seen == e.scrape {
+		refusedDuplicate.Inc()
+		return nil
+	}
+	t.seen = e.scrape
+	return t
+}
+
+// entity returns a thing whose labels are those of the entity.
+func (e *exposition) entity(of metric.Entity, values ...string) *thing {
+	return e.thing(of.String(), of.Labels(), values...)
+}
+
+// one appends a sample of a row whose labels are all given here.
+func (e *exposition) one(d *metric.Def, v float64, values ...string) {
+	if t := e.thing(d.Name, e.rows[e.slot[d]].names, values...); t != nil {
+		e.add(d, t.labels, v)
 	}
 }
 
 // add appends one sample of the row. A value that is not finite is none.
 func (e *exposition) add(d *metric.Def, labels []*dto.LabelPair, v float64) {
+	e.put(&e.rows[e.slot[d]], labels, v)
+}
+
+func (e *exposition) put(r *row, labels []*dto.LabelPair, v float64) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return
 	}
-	i := e.slot[d]
-	e.samples[i] = append(e.samples[i], e.sample(d, labels, v))
-}
-
-func (e *exposition) sample(d *metric.Def, labels []*dto.LabelPair, v float64) *dto.Metric {
-	if d.Kind == metric.Counter {
-		if len(e.counters) == 0 {
-			e.counters = make([]counter, slab)
-		}
-		c := &e.counters[0]
-		e.counters = e.counters[1:]
+	var m *dto.Metric
+	if r.def.Kind == metric.Counter {
+		c := e.counters.next()
 		c.value = v
 		c.counter.Value = &c.value
-		c.metric.Label, c.metric.Counter = labels, &c.counter
-		return &c.metric
+		c.metric.Counter = &c.counter
+		m = &c.metric
+	} else {
+		g := e.gauges.next()
+		g.value = v
+		g.gauge.Value = &g.value
+		g.metric.Gauge = &g.gauge
+		m = &g.metric
 	}
-	if len(e.gauges) == 0 {
-		e.gauges = make([]gauge, slab)
-	}
-	g := &e.gauges[0]
-	e.gauges = e.gauges[1:]
-	g.value = v
-	g.gauge.Value = &g.value
-	g.metric.Label, g.metric.Gauge = labels, &g.gauge
-	return &g.metric
+	m.Label = labels
+	e.samples[r.slot] = append(e.samples[r.slot], m)
 }
 
 // readings appends every plain row of the entity that was reported.
-func (e *exposition) readings(of metric.Entity, base []*dto.LabelPair, r collector.Readings) {
-	for _, d := range e.plain[of] {
-		if d.Dim == nil {
-			e.add(d, base, r.Value(d))
+func (e *exposition) readings(of metric.Entity, t *thing, r collector.Readings) {
+	for _, row := range e.plain[of] {
+		if row.def.Dim == nil {
+			e.put(row, t.labels, r.Value(row.def))
 			continue
 		}
-		for i, pair := range e.values[d.Dim] {
-			if v := r.ValueAt(d, i); !math.IsNaN(v) {
-				e.add(d, with(base, pair), v)
-			}
+		for i, labels := range e.expand(t, row.def.Dim) {
+			e.put(row, labels, r.ValueAt(row.def, i))
 		}
 	}
 }
 
-// claim reports whether the identity, of the named kind, is not on the page yet.
-// Two things with one identity would make two samples of one series, for which
-// Prometheus throws away the whole page; the second one is left out and counted.
-func (e *exposition) claim(kind string, identity []*dto.LabelPair) bool {
-	var b strings.Builder
-	b.WriteString(kind)
-	for _, p := range identity {
-		b.WriteByte(0xff) // is in no valid UTF-8
-		b.WriteString(p.GetValue())
+// expand returns the thing's labels with each value of the dimension.
+func (e *exposition) expand(t *thing, d *metric.Dimension) [][]*dto.LabelPair {
+	expanded := t.dims[d]
+	if expanded == nil {
+		for _, pair := range e.values[d] {
+			expanded = append(expanded, append(slices.Clip(t.labels), pair))
+		}
+		if t.dims == nil {
+			t.dims = map[*metric.Dimension][][]*dto.LabelPair{}
+		}
+		t.dims[d] = expanded
 	}
-	if _, taken := e.seen[b.String()]; taken {
-		refusedDuplicate.Inc()
-		return false
-	}
-	e.seen[b.String()] = struct{}{}
-	return true
+	return expanded
 }
 
-// one appends a sample of a row whose labels are all given here.
-func (e *exposition) one(d *metric.Def, v float64, values ...string) {
-	if labels := pairs(d.LabelNames(), values...); e.claim(d.Name, labels) {
-		e.add(d, labels, v)
-	}
-}
-
-// gathered returns the families that have samples, sorted by name.
+// gathered returns the families that have samples, sorted by name. They are good
+// until the page is reset.
 func (e *exposition) gathered() []*dto.MetricFamily {
-	page := make([]*dto.MetricFamily, 0, len(e.families))
-	for i, f := range e.families {
+	e.families = e.families[:0]
+	for i := range e.rows {
 		if len(e.samples[i]) > 0 {
-			page = append(page, &dto.MetricFamily{Name: f.Name, Help: f.Help, Type: f.Type, Metric: e.samples[i]})
+			r := &e.rows[i]
+			e.families = append(e.families, &dto.MetricFamily{Name: &r.def.Name, Help: &r.def.Help, Type: &r.typ, Metric: e.samples[i]})
 		}
 	}
-	return page
+	return e.families
 }
+
+// pool hands out items that keep their place from one scrape to the next.
+type pool[T any] struct {
+	slabs [][]T
+	used  int
+}
+
+// slab is how many items are allocated at once.
+const slab = 256
+
+func (p *pool[T]) next() *T {
+	if p.used == len(p.slabs)*slab {
+		p.slabs = append(p.slabs, make([]T, slab))
+	}
+	item := &p.slabs[p.used/slab][p.used%slab]
+	p.used++
+	return item
+}
+
+func (p *pool[T]) reset() { p.used = 0 }
 
 // pairs makes labels; the values are untrusted.
 func pairs(names []string, values ...string) []*dto.LabelPair {
-	made := make([]dto.LabelPair, len(names))
 	labels := make([]*dto.LabelPair, len(names))
 	for i := range names {
 		value := label(values[i])
-		made[i].Name, made[i].Value = &names[i], &value
-		labels[i] = &made[i]
+		labels[i] = &dto.LabelPair{Name: &names[i], Value: &value}
 	}
 	return labels
-}
-
-// with returns base and further labels in a slice of its own.
-func with(base []*dto.LabelPair, more ...*dto.LabelPair) []*dto.LabelPair {
-	return append(base[:len(base):len(base)], more...)
 }
 
 // label returns s as a label value: valid UTF-8 of bounded length.

@@ -60,6 +60,10 @@ func (w *world) server(t testing.TB) *Server {
 	})
 }
 
+// soon is for tests in which age does not matter: what is of the near future does
+// not go stale on a slow machine. The others run on the clock of a synctest bubble.
+func soon() time.Time { return time.Now().Add(time.Hour) }
+
 // node is a node on which much goes on: six healthy GPUs at work, one that hangs,
 // one that fell off the bus, MIG, an inference server at its limit.
 func node(now time.Time) *world {

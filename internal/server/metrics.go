@@ -20,30 +20,45 @@ const (
 	maxVersions = 64 // components of the node
 )
 
-// gather makes the page of one scrape from the last snapshot. It samples nothing
-// and calls nobody who could block.
-func (s *Server) gather() ([]*dto.MetricFamily, error) {
-	now := time.Now()
-	e := s.layout.page()
+// sparePages is how many pages are kept for the next scrapes; only scrapes at the
+// same instant need more than one.
+const sparePages = 2
+
+// Gather makes the page of one scrape from the last snapshot. It samples nothing
+// and calls nobody who could block. The page is good until done is called.
+func (s *Server) Gather() (families []*dto.MetricFamily, done func(), err error) {
+	var e *exposition
+	select {
+	case e = <-s.spare:
+	default:
+		e = newExposition(s.layout)
+	}
+	e.reset()
+	s.fill(e, time.Now())
+	return e.gathered(), func() {
+		select {
+		case s.spare <- e:
+		default:
+		}
+	}, nil
+}
+
+func (s *Server) fill(e *exposition, now time.Time) {
 	e.one(metric.AgentInfo, 1, s.cfg.Version.Version, s.cfg.Version.Revision, s.cfg.Version.GoVersion)
 	snap, view := s.cfg.Snapshot(), s.cfg.View()
 	if snap != nil {
 		e.sources(snap, now)
 		if !stale(snap, now) {
-			e.node(snap)
+			e.node(snap, view)
 			e.gpus(snap)
 			e.instances(snap)
 			e.endpoints(snap)
-		}
-		if view != nil {
-			e.versionChanges(snap, view)
 		}
 	}
 	if view != nil {
 		e.findings(view)
 	}
 	s.bridge.read(e)
-	return e.gathered(), nil
 }
 
 // stale reports whether the sampler has stopped publishing: then the snapshot's
@@ -60,10 +75,11 @@ func stale(s *collector.Snapshot, now time.Time) bool {
 
 func (e *exposition) sources(s *collector.Snapshot, now time.Time) {
 	for _, src := range s.Sources {
-		labels := pairs(metric.Source.Labels(), src.Name)
-		if !e.claim("source", labels) {
+		t := e.entity(metric.Source, src.Name)
+		if t == nil {
 			continue
 		}
+		labels := t.labels
 		e.add(metric.SourceUp, labels, number(src.Fresh(now)))
 		if !src.Last.IsZero() {
 			e.add(metric.SourceAge, labels, max(0, now.Sub(src.Last).Seconds()))
@@ -75,7 +91,7 @@ func (e *exposition) sources(s *collector.Snapshot, now time.Time) {
 	}
 }
 
-func (e *exposition) node(s *collector.Snapshot) {
+func (e *exposition) node(s *collector.Snapshot, v *detect.View) {
 	e.one(metric.NodeInfo, 1, s.Node.Name, strconv.FormatBool(s.Simulated))
 	versions := s.Node.Versions
 	if extra := len(versions) - maxVersions; extra > 0 {
@@ -85,16 +101,22 @@ func (e *exposition) node(s *collector.Snapshot) {
 	for _, v := range versions {
 		e.one(metric.VersionInfo, 1, v.Component, v.Value)
 	}
-	e.readings(metric.Node, nil, s.Node.Readings)
+	if t := e.entity(metric.Node); t != nil {
+		e.readings(metric.Node, t, s.Node.Readings)
+		if v != nil {
+			e.versionChanges(t, s.Node.Versions, v.VersionChanges)
+		}
+	}
 }
 
 // versionChanges is 0 for a component whose version is known and never changed.
-func (e *exposition) versionChanges(s *collector.Snapshot, v *detect.View) {
-	for i, component := range metric.VersionParts.Values {
-		n, changed := v.VersionChanges[component]
-		known := slices.ContainsFunc(s.Node.Versions, func(v collector.Version) bool { return v.Component == component })
+func (e *exposition) versionChanges(t *thing, versions []collector.Version, changes map[string]uint64) {
+	for i, labels := range e.expand(t, metric.VersionParts) {
+		component := metric.VersionParts.Values[i]
+		n, changed := changes[component]
+		known := slices.ContainsFunc(versions, func(v collector.Version) bool { return v.Component == component })
 		if changed || known {
-			e.add(metric.VersionChanges, e.values[metric.VersionParts][i:i+1], float64(n))
+			e.add(metric.VersionChanges, labels, float64(n))
 		}
 	}
 }
@@ -103,46 +125,45 @@ func (e *exposition) gpus(s *collector.Snapshot) {
 	holders := memoryHeld(s.Processes)
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		base := pairs(metric.GPU.Labels(), strconv.Itoa(g.Index), g.UUID)
-		if !e.claim("gpu", base) {
+		index := strconv.Itoa(g.Index)
+		t := e.entity(metric.GPU, index, g.UUID)
+		if t == nil {
 			continue
 		}
-		e.add(metric.GPUInfo, with(base, pairs(metric.GPUInfo.Labels, g.Model, g.PCIBusID, g.Serial, g.VBIOS, g.Architecture)...), 1)
-		e.add(metric.GPUPresent, base, number(g.Present))
-		e.add(metric.GPUHung, base, number(g.Hung))
+		e.one(metric.GPUInfo, 1, index, g.UUID, g.Model, g.PCIBusID, g.Serial, g.VBIOS, g.Architecture)
+		e.add(metric.GPUPresent, t.labels, number(g.Present))
+		e.add(metric.GPUHung, t.labels, number(g.Hung))
 		if at := g.SampledAt(metric.Fast); !at.IsZero() {
-			e.add(metric.GPUSampleAge, base, max(0, s.Time.Sub(at).Seconds()))
+			e.add(metric.GPUSampleAge, t.labels, max(0, s.Time.Sub(at).Seconds()))
 		}
-		e.readings(metric.GPU, base, g.Readings)
-		e.support(base, g)
-		e.xids(g)
-		e.owners(base, g, holders[g.UUID])
+		e.readings(metric.GPU, t, g.Readings)
+		e.support(index, g)
+		e.xids(index, g)
+		e.owners(index, g, holders[g.UUID])
 	}
 }
 
 // support says what the GPU cannot tell and which of its values made no sense.
-func (e *exposition) support(base []*dto.LabelPair, g *collector.GPU) {
+func (e *exposition) support(index string, g *collector.GPU) {
 	for _, d := range g.Unsupported {
-		labels := with(base, pairs(metric.GPUUnsupported.Labels, d.Name)...)
-		if e.claim(metric.GPUUnsupported.Name, labels) {
-			e.add(metric.GPUUnsupported, labels, 1)
-		}
+		e.one(metric.GPUUnsupported, 1, index, g.UUID, d.Name)
 	}
-	for _, d := range metric.Of(metric.GPU) {
-		if n, ok := g.Dropped[d]; ok {
-			e.add(metric.GPUDropped, with(base, pairs(metric.GPUDropped.Labels, d.Name)...), float64(n))
+	if len(g.Dropped) == 0 {
+		return
+	}
+	for _, r := range e.plain[metric.GPU] {
+		if n, ok := g.Dropped[r.def]; ok {
+			e.one(metric.GPUDropped, float64(n), index, g.UUID, r.def.Name)
 		}
 	}
 }
 
-func (e *exposition) xids(g *collector.GPU) {
+func (e *exposition) xids(index string, g *collector.GPU) {
 	for _, x := range newest(g.Xids, maxXids) {
-		labels := pairs(metric.Xid.Labels(), strconv.Itoa(g.Index), g.UUID, strconv.Itoa(x.Code))
-		if !e.claim("xid", labels) {
-			continue
+		if t := e.entity(metric.Xid, index, g.UUID, strconv.Itoa(x.Code)); t != nil {
+			e.add(metric.XidErrors, t.labels, float64(x.Count))
+			e.add(metric.XidLast, t.labels, unix(x.Last))
 		}
-		e.add(metric.XidErrors, labels, float64(x.Count))
-		e.add(metric.XidLast, labels, unix(x.Last))
 	}
 }
 
@@ -185,7 +206,7 @@ func memoryHeld(processes []collector.Process) map[string]held {
 	return gpus
 }
 
-func (e *exposition) owners(base []*dto.LabelPair, g *collector.GPU, h held) {
+func (e *exposition) owners(index string, g *collector.GPU, h held) {
 	owners := g.Owners
 	if extra := len(owners) - maxOwners; extra > 0 {
 		cappedOwners.Add(extra)
@@ -196,32 +217,26 @@ func (e *exposition) owners(base []*dto.LabelPair, g *collector.GPU, h held) {
 		if h.all > 0 {
 			share = h.by[o] / h.all
 		}
-		labels := with(base, pairs(metric.OwnerShare.Labels, o.Kind, o.ID, o.Team)...)
-		if e.claim(metric.OwnerShare.Name, labels) {
-			e.add(metric.OwnerShare, labels, share)
-		}
+		e.one(metric.OwnerShare, share, index, g.UUID, o.Kind, o.ID, o.Team)
 	}
 }
 
 func (e *exposition) instances(s *collector.Snapshot) {
 	for i := range s.Instances {
 		m := &s.Instances[i]
-		mig := strconv.Itoa(m.GI) + "/" + strconv.Itoa(m.CI)
-		base := pairs(metric.Instance.Labels(), strconv.Itoa(m.GPU), m.UUID, mig, m.Profile)
-		if !e.claim("instance", base) {
-			continue
+		gpu, mig := strconv.Itoa(m.GPU), strconv.Itoa(m.GI)+"/"+strconv.Itoa(m.CI)
+		if t := e.entity(metric.Instance, gpu, m.UUID, mig, m.Profile); t != nil {
+			e.one(metric.MIGInfo, 1, gpu, m.UUID, mig, m.Profile, m.MIGUUID)
+			e.readings(metric.Instance, t, m.Readings)
 		}
-		e.add(metric.MIGInfo, with(base, pairs(metric.MIGInfo.Labels, m.MIGUUID)...), 1)
-		e.readings(metric.Instance, base, m.Readings)
 	}
 }
 
 func (e *exposition) endpoints(s *collector.Snapshot) {
 	for i := range s.Endpoints {
 		p := &s.Endpoints[i]
-		base := pairs(metric.Endpoint.Labels(), p.URL, p.Engine, p.Model)
-		if e.claim("endpoint", base) {
-			e.readings(metric.Endpoint, base, p.Readings)
+		if t := e.entity(metric.Endpoint, p.URL, p.Engine, p.Model); t != nil {
+			e.readings(metric.Endpoint, t, p.Readings)
 		}
 	}
 }
@@ -232,17 +247,17 @@ func (e *exposition) findings(v *detect.View) {
 		if f.State != detect.Firing {
 			continue
 		}
-		labels := pairs(metric.Finding.Labels(), string(f.Rule), f.Severity.String(), f.Subject.String(), f.Cause)
-		if !e.claim("finding", labels) {
+		t := e.entity(metric.Finding, string(f.Rule), f.Severity.String(), f.Subject.String(), f.Cause)
+		if t == nil {
 			continue
 		}
-		e.add(metric.FindingActive, labels, 1)
-		e.add(metric.FindingStart, labels, unix(f.Since))
-		e.add(metric.FindingObserved, labels, f.Evidence.Observed)
+		e.add(metric.FindingActive, t.labels, 1)
+		e.add(metric.FindingStart, t.labels, unix(f.Since))
+		e.add(metric.FindingObserved, t.labels, f.Evidence.Observed)
 		if want := f.Evidence.Want; want != nil {
-			e.add(metric.FindingExpected, labels, *want)
+			e.add(metric.FindingExpected, t.labels, *want)
 		}
-		e.add(metric.FindingScore, labels, f.Score)
+		e.add(metric.FindingScore, t.labels, f.Score)
 	}
 	for _, c := range v.Conditions {
 		e.one(metric.Condition, number(c.Active), string(c.Rule), c.Subject.String())

@@ -21,14 +21,32 @@ import (
 	"gpuvigil/internal/metric"
 )
 
+// gather returns a page that no later scrape uses again.
+func gather(t testing.TB, s *Server) []*dto.MetricFamily {
+	t.Helper()
+	families, _, err := s.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+func gatherer(s *Server) prometheus.Gatherer {
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		families, _, err := s.Gather()
+		return families, err
+	})
+}
+
 // text writes the page in a format, without the agent's own counters: their
 // values depend on the tests that ran before.
 func text(t *testing.T, s *Server, format expfmt.Format) string {
 	t.Helper()
-	families, err := s.gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	return encode(t, gather(t, s), format)
+}
+
+func encode(t *testing.T, families []*dto.MetricFamily, format expfmt.Format) string {
+	t.Helper()
 	var b bytes.Buffer
 	enc := expfmt.NewEncoder(&b, format)
 	for _, f := range families {
@@ -63,8 +81,8 @@ func TestPageOfANode(t *testing.T) {
 }
 
 func TestPageObeysPrometheus(t *testing.T) {
-	s := node(time.Now()).server(t)
-	g := prometheus.GathererFunc(s.gather)
+	s := node(soon()).server(t)
+	g := gatherer(s)
 	problems, err := testutil.GatherAndLint(g)
 	if err != nil {
 		t.Fatal(err)
@@ -89,11 +107,8 @@ func parse(t *testing.T, text string) map[string]*dto.MetricFamily {
 }
 
 func TestPageSurvivesTheWayThroughItsFormats(t *testing.T) {
-	s := node(time.Now()).server(t)
-	families, err := s.gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := node(soon()).server(t)
+	families := gather(t, s)
 	read := parse(t, plainText(t, s))
 	for _, f := range families {
 		if d, err := metric.ByName(f.GetName()); err != nil || d.Entity == metric.Agent {
@@ -123,10 +138,10 @@ func samples(text string) int {
 }
 
 func TestSeriesBudget(t *testing.T) {
-	w := node(time.Now())
+	w := node(soon())
 	perGPU := map[string]int{}
 	host := 0
-	families, _ := w.server(t).gather()
+	families := gather(t, w.server(t))
 	for _, f := range families {
 	samples:
 		for _, m := range f.Metric {
@@ -151,12 +166,12 @@ func TestSeriesBudget(t *testing.T) {
 }
 
 func TestNothingIsMadeUp(t *testing.T) {
-	now := time.Now()
+	now := soon()
 	for name, snap := range map[string]*collector.Snapshot{
 		"before the first snapshot": nil,
 		"a snapshot of nothing":     {Time: now},
 		"a GPU without readings":    {Time: now, GPUs: []collector.GPU{{UUID: "GPU-1"}}},
-		"the sampler has stopped":   {Time: now.Add(-time.Minute), GPUs: []collector.GPU{h100(0, now)}},
+		"the sampler has stopped":   {Time: time.Now().Add(-time.Minute), GPUs: []collector.GPU{h100(0, now)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := world{snap: snap}
@@ -172,7 +187,7 @@ func TestNothingIsMadeUp(t *testing.T) {
 }
 
 func TestValuesThatAreNoneAreNoSeries(t *testing.T) {
-	w := node(time.Now())
+	w := node(soon())
 	g := &w.snap.GPUs[0]
 	set(g.Readings, metric.PowerDraw, math.NaN(), metric.Temperature, math.Inf(1))
 	w.view.Findings[0].Evidence.Observed = math.NaN()
@@ -188,7 +203,7 @@ func TestValuesThatAreNoneAreNoSeries(t *testing.T) {
 }
 
 func TestTwiceTheSameThingCostsOnlyItself(t *testing.T) {
-	w := node(time.Now())
+	w := node(soon())
 	s := w.snap
 	before := refusedDuplicate.Get()
 	s.GPUs = append(s.GPUs, s.GPUs[0])
@@ -202,7 +217,7 @@ func TestTwiceTheSameThingCostsOnlyItself(t *testing.T) {
 	w.view.Findings = append(w.view.Findings, w.view.Findings[0])
 	w.view.Conditions = append(w.view.Conditions, w.view.Conditions[0])
 	srv := w.server(t)
-	if _, err := (prometheus.Gatherers{prometheus.GathererFunc(srv.gather)}).Gather(); err != nil {
+	if _, err := (prometheus.Gatherers{gatherer(srv)}).Gather(); err != nil {
 		t.Errorf("the page would be refused: %v", err)
 	}
 	if got := refusedDuplicate.Get() - before; got != 10 {
@@ -222,7 +237,7 @@ func TestLabelsAreCleanAndBounded(t *testing.T) {
 			t.Errorf("label(%q) = %q, want %q", in, got, want)
 		}
 	}
-	w := node(time.Now())
+	w := node(soon())
 	w.snap.GPUs[0].Model = "Tesla\xff\n\"\\"
 	w.snap.Endpoints[0].Model = "<!channel>\xf0\x28"
 	w.view.Findings[0].Cause = "x\x80"
@@ -249,7 +264,7 @@ func FuzzLabel(f *testing.F) {
 }
 
 func TestManyOfAKindAreCapped(t *testing.T) {
-	now := time.Now()
+	now := soon()
 	w := node(now)
 	g := &w.snap.GPUs[0]
 	g.Xids, g.Owners = nil, nil
@@ -273,7 +288,7 @@ func TestManyOfAKindAreCapped(t *testing.T) {
 }
 
 func TestOwnersShareAGPU(t *testing.T) {
-	w := node(time.Now())
+	w := node(soon())
 	w.snap.GPUs[6].Owners = []collector.Owner{{Kind: "job", ID: "a"}, {Kind: "job", ID: "b"}}
 	page := plainText(t, w.server(t))
 	for series, want := range map[string]string{
@@ -289,7 +304,7 @@ func TestOwnersShareAGPU(t *testing.T) {
 }
 
 func TestHungGPUIsMarkedAndTheOthersAreServed(t *testing.T) {
-	w := node(time.Now())
+	w := node(soon())
 	page := plainText(t, w.server(t))
 	for _, line := range []string{
 		metric.GPUHung.Series("3", w.snap.GPUs[3].UUID) + " 1",
@@ -305,7 +320,7 @@ func TestHungGPUIsMarkedAndTheOthersAreServed(t *testing.T) {
 }
 
 func TestFindingIsOnePerSeverity(t *testing.T) {
-	w := node(time.Now())
+	w := node(soon())
 	w.view.Findings = append(w.view.Findings, w.view.Findings[1])
 	w.view.Findings[4].Subject = detect.Subject{Kind: "endpoint", ID: "http://x"}
 	page := plainText(t, w.server(t))
@@ -319,4 +334,33 @@ func TestFindingIsOnePerSeverity(t *testing.T) {
 			t.Errorf("the page lacks %s", line)
 		}
 	}
+}
+
+func TestPageIsMadeAnewFromWhatIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		calm := node(now)
+		calm.view, calm.snap.Instances, calm.snap.Endpoints = nil, nil, nil
+		swapped := node(now)
+		swapped.snap.GPUs[0], swapped.snap.GPUs[1] = swapped.snap.GPUs[1], swapped.snap.GPUs[0]
+		swapped.snap.GPUs[1].Readings = collector.NewReadings(metric.GPU)
+		worlds := []*world{node(now), calm, big(5000), swapped, {}, node(now)}
+		reused := worlds[0].server(t)
+		for i, w := range worlds {
+			reused.cfg.Snapshot = func() *collector.Snapshot { return w.snap }
+			reused.cfg.View = func() *detect.View { return w.view }
+			families, done, err := reused.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := encode(t, families, expfmt.FmtText)
+			done()
+			if diff := cmp.Diff(strings.Split(plainText(t, w.server(t)), "\n"), strings.Split(got, "\n")); diff != "" {
+				t.Errorf("page %d remembers an earlier one (-new +reused):\n%s", i, diff)
+			}
+			if len(reused.spare) != 1 {
+				t.Fatalf("%d spare pages, want the one that is used again", len(reused.spare))
+			}
+		}
+	})
 }

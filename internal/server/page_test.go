@@ -67,54 +67,56 @@ func TestPageToLookAt(t *testing.T) {
 }
 
 func TestPageSaysWhatIsWrongFirst(t *testing.T) {
-	now := time.Now()
-	only := func(sev rules.Severity) *world {
-		w := node(now)
-		f := w.view.Findings[1]
-		f.Severity = sev
-		w.snap.GPUs[3], w.snap.GPUs[6] = h100(3, now), h100(6, now)
-		w.view = &detect.View{Time: now, Findings: []detect.Finding{f}}
-		return w
+	// only is a node whose GPUs all answer, with one finding.
+	only := func(sev rules.Severity, change func(*world)) func(time.Time) *world {
+		return func(now time.Time) *world {
+			w := node(now)
+			w.snap.GPUs[3], w.snap.GPUs[6] = h100(3, now), h100(6, now)
+			f := w.view.Findings[1]
+			f.Severity = sev
+			w.view = &detect.View{Time: now, Findings: []detect.Finding{f}}
+			if change != nil {
+				change(w)
+			}
+			return w
+		}
 	}
-	calm := only(rules.Info)
-	calm.view = &detect.View{Time: now}
-	sick := node(now)
-	sick.view = &detect.View{Time: now}
-	blind := only(rules.Ticket)
-	blind.snap.Sources[0].Last = now.Add(-time.Minute)
-	stopped := only(rules.Info)
-	stopped.snap.Time = now.Add(-time.Minute)
-	away := only(rules.Info)
-	away.view, away.released = nil, now.Add(time.Hour)
 	for name, c := range map[string]struct {
-		world    *world
+		world    func(time.Time) *world
 		headline string
 		also     string
 	}{
-		"page":     {only(rules.Page), "1 thing needs you now", "page GPU saturated"},
-		"ticket":   {only(rules.Ticket), "1 thing needs somebody today", "very sure: p = 1e-6 over 9 min"},
-		"info":     {only(rules.Info), "Nothing needs you", "info GPU saturated"},
-		"calm":     {calm, "Nothing is wrong", "8 GPUs: 6 busy, 1 idle, 1 MIG · 4.1 kW · CPU 11 %"},
-		"sick":     {sick, "2 things need you now", "hung GPU 3 does not answer; last reading 42 s ago. lost GPU 6 does not answer"},
-		"blind":    {blind, "Not everything can be seen", "nvml: last good sample 60 s ago, expected every 1 s"},
-		"stopped":  {stopped, "1 thing needs you now", "the sampler has stopped"},
-		"starting": {&world{}, "Starting", "The first samples are being taken."},
-		"released": {away, "Nothing is wrong", "The GPU driver is released until"},
+		"page":   {only(rules.Page, nil), "1 thing needs you now", "page GPU saturated"},
+		"ticket": {only(rules.Ticket, nil), "1 thing needs somebody today", "very sure: p = 1e-6 over 9 min"},
+		"info":   {only(rules.Info, nil), "Nothing needs you", "info GPU saturated"},
+		"calm": {only(rules.Info, func(w *world) { w.view.Findings = nil }),
+			"Nothing is wrong", "8 GPUs: 6 busy, 1 idle, 1 MIG · 4.1 kW · CPU 11 %"},
+		"sick": {func(now time.Time) *world { w := node(now); w.view = &detect.View{}; return w },
+			"2 things need you now", "hung GPU 3 does not answer; last reading 42 s ago. lost GPU 6 does not answer"},
+		"blind": {only(rules.Ticket, func(w *world) { w.snap.Sources[0].Last = w.snap.Time.Add(-time.Minute) }),
+			"Not everything can be seen", "nvml: last good sample 60 s ago, expected every 1 s"},
+		"stopped": {only(rules.Info, func(w *world) { w.snap.Time = w.snap.Time.Add(-time.Minute) }),
+			"1 thing needs you now", "the sampler has stopped"},
+		"starting": {func(time.Time) *world { return &world{} }, "Starting", "The first samples are being taken."},
+		"released": {only(rules.Info, func(w *world) { w.view, w.released = nil, w.snap.Time.Add(time.Hour) }),
+			"Nothing is wrong", "The GPU driver is released until 01:00:00 UTC"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			html := pageOf(t, c.world)
-			if !strings.Contains(html, "<h1>"+c.headline+"</h1>") {
-				t.Errorf("the headline is not %q:\n%s", c.headline, inWords(html))
-			}
-			if !strings.Contains(inWords(html), c.also) {
-				t.Errorf("the page does not say %q:\n%s", c.also, inWords(html))
-			}
+			synctest.Test(t, func(t *testing.T) {
+				html := pageOf(t, c.world(time.Now()))
+				if !strings.Contains(html, "<h1>"+c.headline+"</h1>") {
+					t.Errorf("the headline is not %q:\n%s", c.headline, inWords(html))
+				}
+				if !strings.Contains(inWords(html), c.also) {
+					t.Errorf("the page does not say %q:\n%s", c.also, inWords(html))
+				}
+			})
 		})
 	}
 }
 
 func TestSimulatedPageSaysSo(t *testing.T) {
-	w := node(time.Now())
+	w := node(soon())
 	if strings.Contains(pageOf(t, w), "Simulated") {
 		t.Error("a real node's page says that it is simulated")
 	}
@@ -126,7 +128,7 @@ func TestSimulatedPageSaysSo(t *testing.T) {
 
 func TestUntrustedNamesAreHarmless(t *testing.T) {
 	const script, mention, bidi = `<script>alert(1)</script>`, `<!channel>`, "evil\u202etxt.exe"
-	w := node(time.Now())
+	w := node(soon())
 	s := w.snap
 	for i, name := range []string{script, mention, bidi, "\xff\x00\x1b[31m", `"><img src=x onerror=alert(1)>`} {
 		process(s, i, 100+i, name, collector.Owner{Kind: "pod", ID: name, Team: name}, 100<<30, 0.5)
@@ -151,7 +153,7 @@ func TestUntrustedNamesAreHarmless(t *testing.T) {
 }
 
 func TestTenThousandProcesses(t *testing.T) {
-	w := node(time.Now())
+	w := node(soon())
 	w.snap.Processes = nil
 	for i := range 10000 {
 		process(w.snap, i%8, i, fmt.Sprintf("worker-%d", i), collector.Owner{}, float64(i<<20), 0.1)
@@ -171,7 +173,7 @@ func TestTenThousandProcesses(t *testing.T) {
 }
 
 func TestManyFindingsFitOnThePage(t *testing.T) {
-	w := node(time.Now())
+	w := node(soon())
 	f := w.view.Findings[1]
 	w.view = &detect.View{Time: w.snap.Time}
 	for i := range 100 {
@@ -192,7 +194,7 @@ func TestManyFindingsFitOnThePage(t *testing.T) {
 }
 
 func TestStyleIsTheOneThatThePolicyAllows(t *testing.T) {
-	answer := get(t, node(time.Now()).server(t), "/")
+	answer := get(t, node(soon()).server(t), "/")
 	style := regexp.MustCompile(`(?s)<style>(.*?)</style>`).FindStringSubmatch(answer.Body.String())
 	if style == nil {
 		t.Fatal("the page has no style")
@@ -213,7 +215,7 @@ func TestStyleIsTheOneThatThePolicyAllows(t *testing.T) {
 }
 
 func TestPauseStopsReloading(t *testing.T) {
-	s := node(time.Now()).server(t)
+	s := node(soon()).server(t)
 	for path, reloads := range map[string]bool{"/": true, "/?paused": false} {
 		if got := strings.Contains(get(t, s, path).Body.String(), `http-equiv="refresh"`); got != reloads {
 			t.Errorf("%s reloads itself: %v, want %v", path, got, reloads)

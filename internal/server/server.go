@@ -11,7 +11,6 @@ import (
 	"time"
 
 	vm "github.com/VictoriaMetrics/metrics"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"gpuvigil/collector"
@@ -49,6 +48,7 @@ type Server struct {
 	cfg     Config
 	layout  *layout
 	bridge  *bridge
+	spare   chan *exposition
 	page    *pageTemplate
 	metrics http.Handler
 }
@@ -60,9 +60,9 @@ const maxScrapes = 16
 
 // New returns a server for the configuration.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, layout: newLayout(), page: newPageTemplate()}
+	s := &Server{cfg: cfg, layout: newLayout(), spare: make(chan *exposition, sparePages), page: newPageTemplate()}
 	s.bridge = newBridge(s.layout, cfg.Log)
-	s.metrics = promhttp.HandlerFor(prometheus.GathererFunc(s.gather), promhttp.HandlerOpts{
+	s.metrics = promhttp.HandlerForTransactional(s, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
 		ErrorHandling:       promhttp.ContinueOnError,
 		EnableOpenMetrics:   true,

@@ -15,8 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"gpuvigil/collector"
 	"gpuvigil/internal/metric"
 )
@@ -54,7 +52,7 @@ func TestWhoMayReadWhat(t *testing.T) {
 		"release over the network":              {peer: local, host: "localhost", path: "/api/v1/release?for=1m", auth: true, want: 404},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := node(time.Now())
+			w := node(soon())
 			w.auth = c.auth
 			r := httptest.NewRequest("GET", c.path, nil)
 			r.RemoteAddr, r.Host = c.peer, c.host
@@ -76,7 +74,7 @@ func TestWhoMayReadWhat(t *testing.T) {
 }
 
 func TestOnlyReadingIsAllowed(t *testing.T) {
-	h := node(time.Now()).server(t).Handler()
+	h := node(soon()).server(t).Handler()
 	for _, path := range []string{"/", "/metrics", "/-/ready", "/api/v1/findings", "/api/v1/release?for=1m"} {
 		r := httptest.NewRequest("POST", "http://localhost"+path, strings.NewReader(strings.Repeat("x", 1<<20)))
 		r.RemoteAddr = "127.0.0.1:5"
@@ -89,46 +87,54 @@ func TestOnlyReadingIsAllowed(t *testing.T) {
 }
 
 func TestReady(t *testing.T) {
-	now := time.Now()
 	source := func(name string, age time.Duration, err string, expected bool) collector.SourceState {
 		s := collector.SourceState{Name: name, Interval: time.Second, Err: err, Expected: expected}
 		if age >= 0 {
-			s.Last = now.Add(-age)
+			s.Last = time.Now().Add(-age)
 		}
 		return s
 	}
-	snap := func(age time.Duration, sources ...collector.SourceState) *collector.Snapshot {
-		return &collector.Snapshot{Time: now.Add(-age), Sources: sources}
-	}
+	type list = []collector.SourceState
 	for name, c := range map[string]struct {
-		snap *collector.Snapshot
-		want []string
+		age     time.Duration // of the snapshot
+		sources func() list
+		want    string
 	}{
-		"nothing yet":     {nil, []string{"no snapshot yet: the first samples are being taken"}},
-		"fresh":           {snap(0, source("nvml", time.Second, "", true), source("host", 0, "", true)), nil},
-		"no driver":       {snap(0, source("nvml", -1, "no driver", false), source("host", 0, "", true)), nil},
-		"never sampled":   {snap(0, source("nvml", -1, "", true)), []string{"nvml: no good sample yet, expected every 1 s"}},
-		"late":            {snap(0, source("nvml", 12*time.Second, "", true)), []string{"nvml: last good sample 12 s ago, expected every 1 s"}},
-		"failing":         {snap(0, source("nvml", time.Second, "init: no\nluck", true)), []string{"nvml: last good sample 1 s ago, expected every 1 s: init: no luck"}},
-		"sampler stopped": {snap(time.Minute, source("host", time.Minute, "", true)), []string{"the last snapshot is 60 s old: the sampler has stopped", "host: last good sample 60 s ago, expected every 1 s"}},
+		"fresh":         {0, func() list { return list{source("nvml", time.Second, "", true), source("host", 0, "", true)} }, ""},
+		"no driver":     {0, func() list { return list{source("nvml", -1, "no driver", false), source("host", 0, "", true)} }, ""},
+		"never sampled": {0, func() list { return list{source("nvml", -1, "", true)} }, "nvml: no good sample yet, expected every 1 s\n"},
+		"late": {0, func() list { return list{source("nvml", 12*time.Second, "", true)} },
+			"nvml: last good sample 12 s ago, expected every 1 s\n"},
+		"failing": {0, func() list {
+			return list{source("nvml", time.Second, "init: no\nluck", true), source("host", 0, "", true)}
+		},
+			"nvml: last good sample 1 s ago, expected every 1 s: init: no luck\n"},
+		"sampler stopped": {time.Minute, func() list { return list{source("host", time.Minute, "", true)} },
+			"the last snapshot is 60 s old: the sampler has stopped\nhost: last good sample 60 s ago, expected every 1 s\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, unready(c.snap, now)); diff != "" {
-				t.Errorf("what is missing (-want +got):\n%s", diff)
-			}
-			answer := get(t, (&world{snap: c.snap}).server(t), "/-/ready")
-			if want := map[bool]int{true: 200, false: 503}[c.want == nil]; answer.Code != want {
-				t.Errorf("answer %d, want %d", answer.Code, want)
-			}
-			for _, line := range c.want {
-				if name, _, _ := strings.Cut(line, ":"); !strings.Contains(answer.Body.String(), name) {
-					t.Errorf("the answer does not mention %q: %s", name, answer.Body)
+			synctest.Test(t, func(t *testing.T) {
+				w := world{snap: &collector.Snapshot{Time: time.Now().Add(-c.age), Sources: c.sources()}}
+				answer := get(t, w.server(t), "/-/ready")
+				code, text := http.StatusOK, "ready\n"
+				if c.want != "" {
+					code, text = http.StatusServiceUnavailable, "not ready\n"+c.want
 				}
-			}
+				if answer.Code != code || answer.Body.String() != text {
+					t.Errorf("answer %d %q, want %d %q", answer.Code, answer.Body, code, text)
+				}
+			})
 		})
 	}
-	if answer := get(t, (&world{}).server(t), "/-/healthy"); answer.Code != 200 {
+}
+
+func TestStartingAgentIsAliveAndNotReady(t *testing.T) {
+	s := (&world{}).server(t)
+	if answer := get(t, s, "/-/healthy"); answer.Code != http.StatusOK {
 		t.Errorf("a starting agent is not healthy: %d", answer.Code)
+	}
+	if answer := get(t, s, "/-/ready"); answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body.String(), "no snapshot yet") {
+		t.Errorf("a starting agent answers %d %s", answer.Code, answer.Body)
 	}
 }
 
@@ -177,7 +183,7 @@ func TestAPIBeforeTheFirstSnapshot(t *testing.T) {
 }
 
 func TestAPIOfTenThousandProcesses(t *testing.T) {
-	w := node(time.Now())
+	w := node(soon())
 	w.snap.Processes = nil
 	for i := range 10000 {
 		process(w.snap, i%8, i, "x", collector.Owner{}, float64(i), 0)
@@ -199,7 +205,7 @@ func agent(t *testing.T, cfg func(*Config)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := node(time.Now()).server(t)
+	s := node(soon()).server(t)
 	cfg(&s.cfg)
 	srv := HTTPServer(s.SocketHandler(), slog.New(slog.DiscardHandler))
 	done := make(chan error, 1)
