@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	vm "github.com/VictoriaMetrics/metrics"
+	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/prometheus/common/version"
+	"github.com/prometheus/exporter-toolkit/web"
+	"golang.org/x/sync/errgroup"
+
+	"gpuvigil/collector"
+	"gpuvigil/detect"
+	"gpuvigil/internal/config"
+	"gpuvigil/internal/metric"
+	"gpuvigil/internal/server"
+	"gpuvigil/internal/store"
+)
+
+var (
+	reloadGood = vm.GetOrCreateGauge(metric.ConfigReloadSuccess.Series(), nil)
+	reloadTime = vm.GetOrCreateGauge(metric.ConfigReloadTime.Series(), nil)
+)
+
+// agent is the process that watches a node. Its pipeline is replaced as a whole
+// when the configuration is reloaded; server and store live as long as it does.
+type agent struct {
+	flags *agentFlags
+	demo  *demo // nil: real sources
+	log   *slog.Logger
+	store *store.Store
+
+	pipeline atomic.Pointer[pipeline]
+}
+
+// runAgent runs until ctx ends, which is a clean stop, or something that it
+// cannot do without fails.
+func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, demo *demo) (err error) {
+	a := &agent{flags: flags, demo: demo, log: p.log}
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	authenticated, err := webAuthenticated(*flags.web.WebConfigFile)
+	if err != nil {
+		return err
+	}
+	if err := makeStateDir(dir); err != nil {
+		return err
+	}
+	listeners, err := listen(flags.web)
+	if err != nil {
+		return err
+	}
+	defer closeAll(listeners)
+	st, err := store.Open(filepath.Join(dir, "state.db"), 3*time.Second, p.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	socket, err := server.ListenSocket(ctx, filepath.Join(dir, socketName))
+	if err != nil {
+		return err
+	}
+	defer closeAll([]net.Listener{socket})
+
+	a.store = st
+	first, err := a.build(cfg)
+	if err != nil {
+		return err
+	}
+	srv := server.New(a.serverConfig(authenticated))
+	if err := first.restore(); err != nil {
+		return err
+	}
+	a.pipeline.Store(first)
+	p.log.Info("Starting gpuvigil", "version", version.Info(), "node", cfg.Node, "state", dir)
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.pipelines(ctx, first) })
+	group.Go(func() error {
+		return serve(ctx, server.HTTPServer(srv.Handler(), p.log), func(s *http.Server) error { return web.ServeMultiple(listeners, s, flags.web, p.log) })
+	})
+	group.Go(func() error {
+		return serve(ctx, server.HTTPServer(srv.SocketHandler(), p.log), func(s *http.Server) error { return s.Serve(socket) })
+	})
+	return group.Wait()
+}
+
+// load reads the configuration and, once, the secrets that it names.
+func (a *agent) load() (*config.Config, error) {
+	host := os.Hostname
+	if a.demo != nil {
+		host = func() (string, error) { return demoNode, nil }
+	}
+	cfg, err := a.flags.load(host)
+	if err != nil {
+		return nil, err
+	}
+	return cfg, checkSecrets(cfg)
+}
+
+// load reads the configuration; flags win over it. host gives the node's name if
+// nothing else does.
+func (f *agentFlags) load(host func() (string, error)) (*config.Config, error) {
+	cfg, err := config.Load(f.configFile)
+	if err != nil {
+		return nil, err
+	}
+	if f.library != "" {
+		cfg.NVML.LibraryPath = f.library
+	}
+	if f.procfs != "" {
+		cfg.Host.ProcFS = f.procfs
+	}
+	if f.node != "" {
+		cfg.Node = f.node
+	}
+	if cfg.Node == "" {
+		cfg.Node = os.Getenv("NODE_NAME")
+	}
+	if cfg.Node == "" {
+		if cfg.Node, err = host(); err != nil {
+			return nil, fmt.Errorf("find the node's name: %w: give it with --node.name", err)
+		}
+	}
+	return cfg, nil
+}
+
+// pipelines runs one pipeline after the other: a new one for each configuration.
+func (a *agent) pipelines(ctx context.Context, p *pipeline) error {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	reloadGood.Set(1)
+	reloadTime.Set(float64(time.Now().Unix()))
+	for p != nil {
+		a.pipeline.Store(p)
+		next, err := a.runUntilReload(ctx, p, hup)
+		if err != nil {
+			return err
+		}
+		p = next
+	}
+	return nil
+}
+
+// runUntilReload runs a pipeline until ctx ends (then the next is nil) or a
+// configuration that works is there to replace it.
+func (a *agent) runUntilReload(ctx context.Context, p *pipeline, hup <-chan os.Signal) (*pipeline, error) {
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- p.run(inner) }()
+	for {
+		select {
+		case err := <-done:
+			return nil, err
+		case <-hup:
+			next, err := a.reload()
+			if err != nil {
+				reloadGood.Set(0)
+				a.log.Error("The new configuration is not used, the one before stays in force.", "err", err)
+				continue
+			}
+			stop()
+			if err := <-done; err != nil {
+				return nil, err
+			}
+			// The state that the old pipeline wrote last is what the new one starts from.
+			if err := next.restore(); err != nil {
+				return nil, err
+			}
+			reloadGood.Set(1)
+			reloadTime.Set(float64(time.Now().Unix()))
+			a.log.Info("The new configuration is in force.", "file", a.flags.configFile)
+			return next, nil
+		}
+	}
+}
+
+func (a *agent) reload() (*pipeline, error) {
+	cfg, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	return a.build(cfg)
+}
+
+func (a *agent) serverConfig(authenticated bool) server.Config {
+	return server.Config{
+		Snapshot:      func() *collector.Snapshot { return a.pipeline.Load().sampler.Latest() },
+		View:          func() *detect.View { return a.pipeline.Load().engine.View() },
+		History:       func(s detect.Subject) []detect.History { return a.pipeline.Load().engine.History(s) },
+		Release:       func(d time.Duration) error { return a.pipeline.Load().release(d) },
+		ReleasedUntil: func() time.Time { return a.pipeline.Load().releasedUntil() },
+		Version:       server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
+		Authenticated: authenticated,
+		Log:           a.log,
+	}
+}
+
+// serve runs an HTTP server until ctx ends, and then lets requests finish.
+func serve(ctx context.Context, s *http.Server, run func(*http.Server) error) error {
+	failed := make(chan error, 1)
+	go func() { failed <- run(s) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	err := s.Shutdown(grace)
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// listen opens the listeners at once, so that a port in use stops the start before
+// anything else has happened.
+func listen(flags *web.FlagConfig) ([]net.Listener, error) {
+	if *flags.WebSystemdSocket {
+		listeners, err := activation.Listeners()
+		if err == nil && len(listeners) == 0 {
+			err = errors.New("systemd has handed over no socket")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listen on systemd's sockets: %w: start through the socket unit, or leave out --web.systemd-socket", err)
+		}
+		return listeners, nil
+	}
+	var listeners []net.Listener
+	for _, address := range *flags.WebListenAddresses {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			closeAll(listeners)
+			return nil, fmt.Errorf("listen: %w: free the port, or choose another with --web.listen-address", err)
+		}
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+func closeAll(listeners []net.Listener) {
+	for _, l := range listeners {
+		l.Close() // the server has closed it already on a clean stop
+	}
+}

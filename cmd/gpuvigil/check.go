@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"gpuvigil/internal/config"
+)
+
+func addCheck(app *kingpin.Application) (string, command) {
+	cmd := app.Command("check", "Check a configuration file and say all that is wrong with it.")
+	example := cmd.Flag("example", "Print a configuration with every key, its default and its meaning, instead.").Bool()
+	file := cmd.Arg("FILE", "The configuration file.").String()
+	return cmd.FullCommand(), func(_ context.Context, p *program) error {
+		switch {
+		case *example:
+			_, err := p.out.Write(config.Example)
+			return err
+		case *file == "":
+			return fmt.Errorf("no file given: gpuvigil check FILE, or gpuvigil check --example for one to start from")
+		}
+		c, err := config.Load(*file)
+		if err != nil {
+			return err
+		}
+		if err := checkSecrets(c); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.out, "%s is valid: %d inference targets, %d Slack receivers\n", *file, len(c.Inference.Targets), len(c.Alerting.Slack))
+		return err
+	}
+}

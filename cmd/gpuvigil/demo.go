@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/detect"
+	"gpuvigil/internal/config"
+	"gpuvigil/internal/sim"
+)
+
+// preludeStep is how finely the demo's past is replayed: two hours in a second or two.
+const preludeStep = 5 * time.Second
+
+// demoNode is the name of a node that is not there.
+const demoNode = "demo-gpu-01"
+
+// demo puts a simulated node in the place of the real sources. A reload of the
+// configuration goes on with the same node.
+type demo struct {
+	scenario string
+	seed     uint64
+	node     *sim.Sim
+	replayed bool
+}
+
+// start makes the simulated node.
+func (d *demo) start(cfg *config.Config) error {
+	if d.node != nil {
+		return nil
+	}
+	scenario, err := sim.ScenarioByName(d.scenario)
+	if err != nil {
+		return err
+	}
+	d.node, err = sim.New(sim.Config{Seed: d.seed, Start: time.Now(), Scenario: scenario, Node: cfg.Node, Tiers: tiers(cfg.Sampling)})
+	if err != nil {
+		return fmt.Errorf("start the demo: %w", err)
+	}
+	return nil
+}
+
+// replay puts the scenario's past through the engine, so that findings, habits
+// and the page are full at once. Of the incidents only those that are still open
+// are told: what came and went in the past is nobody's business.
+func (d *demo) replay(p *pipeline) {
+	d.replayed = true
+	steps := tiers(p.cfg.Sampling)
+	for t := range steps {
+		steps[t] = max(steps[t], preludeStep)
+	}
+	past := collector.NewReplay(collector.SamplerConfig{Node: p.cfg.Node, Tiers: steps, Log: p.log}, sim.SourceName)
+	var last *collector.Snapshot
+	for part := range d.node.Prelude(preludeStep) {
+		last = past.Snapshot(part)
+		p.engine.Observe(last)
+	}
+	if last != nil {
+		p.sampler.Know(last.Known())
+	}
+	for _, i := range p.engine.View().Incidents {
+		if i.State == detect.Firing {
+			p.unsent = append(p.unsent, i)
+		}
+	}
+}

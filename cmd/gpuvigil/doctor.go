@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"golang.org/x/sys/unix"
+
+	"gpuvigil/collector/frame"
+	"gpuvigil/internal/config"
+)
+
+// diagnosis is one line of the doctor: what was looked at, how it is, what to do.
+type diagnosis struct {
+	what   string
+	ok     bool
+	needed bool // gpuvigil cannot do its main job without it
+	found  string
+	advice string
+}
+
+func addDoctor(app *kingpin.Application) (string, command) {
+	cmd := app.Command("doctor", "Say what works on this node, what does not, and what to do about it. Exits 1 if something needed is broken.")
+	file := cmd.Flag("config.file", "Configuration file.").String()
+	library := cmd.Flag("nvml.library-path", "Path of libnvidia-ml.so.1.").String()
+	state := addStateDir(cmd)
+	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
+		c, diagnoses := doctorConfig(*file)
+		diagnoses = append(diagnoses, doctorState(*state))
+		diagnoses = append(diagnoses, doctorNVML(ctx, *library, c)...)
+		diagnoses = append(diagnoses, doctorHost(c)...)
+		diagnoses = append(diagnoses, doctorTiers()...)
+		diagnoses = append(diagnoses, doctorSlack(ctx, c)...)
+		return printDiagnoses(p.out, diagnoses)
+	}
+}
+
+func printDiagnoses(out io.Writer, diagnoses []diagnosis) error {
+	broken := 0
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, d := range diagnoses {
+		mark := "ok"
+		switch {
+		case !d.ok && d.needed:
+			mark = "BROKEN"
+			broken++
+		case !d.ok:
+			mark = "not here"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", mark, d.what, d.found)
+		if d.advice != "" {
+			fmt.Fprintf(w, "\t\t→ %s\n", d.advice)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if broken > 0 {
+		return exitCode(1)
+	}
+	return nil
+}
+
+func doctorConfig(file string) (*config.Config, []diagnosis) {
+	c, err := config.Load(file)
+	if err != nil {
+		return config.Default(), []diagnosis{{what: "configuration", needed: true, found: err.Error(), advice: "mend the file; what follows was checked with the defaults"}}
+	}
+	found := "the defaults (no --config.file given)"
+	if file != "" {
+		found = file + " is valid"
+	}
+	return c, []diagnosis{{what: "configuration", ok: true, found: found}}
+}
+
+func doctorState(flag string) diagnosis {
+	d := diagnosis{what: "state directory", needed: true}
+	dir, err := stateDir(flag)
+	if err == nil {
+		err = makeStateDir(dir)
+	}
+	if err != nil {
+		d.found = err.Error()
+		return d
+	}
+	d.ok, d.found = true, dir+" is writable"
+	if conn, err := net.DialTimeout("unix", filepath.Join(dir, socketName), time.Second); err == nil {
+		d.found += "; an agent runs with it"
+		if err := conn.Close(); err != nil {
+			d.found += fmt.Sprintf(" (closing its socket: %v)", err)
+		}
+	}
+	return d
+}
+
+// doctorNVML starts the same child that the agent would, and waits for one frame.
+func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnosis {
+	d := diagnosis{what: "NVIDIA driver (NVML)"}
+	if library != "" {
+		c.NVML.LibraryPath = library
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.NVML.InitLimit)+5*time.Second)
+	defer cancel()
+	self, err := os.Executable()
+	if err != nil {
+		d.found = err.Error()
+		return []diagnosis{d}
+	}
+	child := exec.CommandContext(ctx, self, childArgs(c)...)
+	child.WaitDelay = 5 * time.Second
+	var stderr bytes.Buffer
+	child.Stderr = &stderr
+	stdin, inErr := child.StdinPipe()
+	stdout, outErr := child.StdoutPipe()
+	if err := errors.Join(inErr, outErr); err != nil {
+		d.found = err.Error()
+		return []diagnosis{d}
+	}
+	if err := child.Start(); err != nil {
+		d.found = "start the child: " + err.Error()
+		return []diagnosis{d}
+	}
+	part, readErr := frame.NewReader(stdout).Read()
+	closeErr := stdin.Close()
+	waitErr := child.Wait()
+	if readErr != nil {
+		d.found = lastLine(stderr.String())
+		if d.found == "" {
+			d.found = errors.Join(readErr, closeErr, waitErr).Error()
+		}
+		d.advice = "without a driver gpuvigil watches the host only; with one, check that nvidia-smi works for this user and that the container has the GPU's device files"
+		return []diagnosis{d}
+	}
+	d.ok = true
+	var versions []string
+	for _, v := range part.Node.Versions {
+		versions = append(versions, v.Component+" "+v.Value)
+	}
+	d.found = fmt.Sprintf("%d GPUs; %s", len(part.GPUs), strings.Join(versions, ", "))
+	out := []diagnosis{d}
+	for _, g := range part.GPUs {
+		line := diagnosis{what: fmt.Sprintf("GPU %d", g.Index), ok: g.Present, needed: true, found: g.Model}
+		if !g.Present {
+			line.found += ": the driver does not answer for it"
+			line.advice = "see the kernel log for its last Xid; drain the node and reset the GPU"
+		}
+		if n := len(g.Unsupported); n > 0 {
+			line.found += fmt.Sprintf("; %d metrics not supported (vigil_gpu_unsupported lists them)", n)
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}
+
+// initialPIDNamespace is the inode number that the kernel gives the first pid
+// namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).
+const initialPIDNamespace = "pid:[4026531836]"
+
+func doctorHost(c *config.Config) []diagnosis {
+	stat := diagnosis{what: "host (" + c.Host.ProcFS + ")", needed: true, advice: "mount the host's /proc and name it with --path.procfs"}
+	if _, err := os.ReadFile(filepath.Join(c.Host.ProcFS, "stat")); err != nil {
+		stat.found = err.Error()
+	} else {
+		stat.ok, stat.found, stat.advice = true, "CPU, memory, disk and network are readable", ""
+	}
+	psi := diagnosis{what: "pressure stall information", found: "readable", ok: true}
+	if _, err := os.ReadFile(filepath.Join(c.Host.ProcFS, "pressure", "cpu")); err != nil {
+		psi.ok, psi.found, psi.advice = false, err.Error(), "boot with psi=1 to see how long tasks wait for CPU, memory and I/O"
+	}
+	pids := diagnosis{what: "process names", ok: true, found: "this is the host's pid namespace"}
+	if ns, err := os.Readlink("/proc/self/ns/pid"); err != nil || ns != initialPIDNamespace {
+		pids.ok, pids.found = false, "this is a pid namespace of its own: the driver's pids mean nothing here"
+		pids.advice = "run with hostPID: true, or mount the host's /proc and give --path.procfs"
+	}
+	return []diagnosis{stat, psi, pids}
+}
+
+// doctorTiers says what each tier of privilege would add. The base tier is the
+// default and needs no root.
+func doctorTiers() []diagnosis {
+	devices, err := filepath.Glob("/dev/nvidia[0-9]*")
+	tier0 := diagnosis{what: "tier 0: device files, world-readable /proc", ok: len(devices) > 0, found: fmt.Sprintf("%d GPU device files", len(devices))}
+	if err != nil {
+		tier0.found = err.Error()
+	}
+	tier1 := access("tier 1: kubelet pod-resources", "/var/lib/kubelet/pod-resources", unix.R_OK|unix.X_OK, "mount this directory to name the pod that was given each GPU")
+	tier2 := access("tier 2: kernel log", "/dev/kmsg", unix.R_OK, "give CAP_SYSLOG and this device to see Xids that NVML does not report")
+	tier3 := diagnosis{what: "tier 3: ptrace-level reads", found: "off; libraries and I/O of other users' processes stay unknown", advice: "give CAP_SYS_PTRACE only if you want them"}
+	if _, err := os.ReadFile("/proc/1/io"); err == nil {
+		tier3.ok, tier3.found, tier3.advice = true, "this user can read other users' processes", ""
+	}
+	return []diagnosis{tier0, tier1, tier2, tier3}
+}
+
+func access(what, path string, mode uint32, advice string) diagnosis {
+	if err := unix.Access(path, mode); err != nil {
+		return diagnosis{what: what, found: path + ": " + err.Error(), advice: advice}
+	}
+	return diagnosis{what: what, ok: true, found: path + " is readable"}
+}
+
+func doctorSlack(ctx context.Context, c *config.Config) []diagnosis {
+	if len(c.Alerting.Slack) == 0 {
+		return []diagnosis{{what: "Slack", found: "no receiver configured", advice: "add one under alerting.slack; gpuvigil check --example shows how"}}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	var out []diagnosis
+	for _, s := range c.Alerting.Slack {
+		d := diagnosis{what: "Slack receiver " + s.Name, needed: true}
+		n, err := slackNotifier(s, slog.New(slog.DiscardHandler))
+		if err == nil {
+			d.found, err = n.Check(ctx)
+		}
+		if err != nil {
+			d.found, d.advice = err.Error(), "check the secret, the bot's scopes (chat:write, channels:history), and that it is in the channel"
+		}
+		d.ok = err == nil
+		out = append(out, d)
+	}
+	return out
+}

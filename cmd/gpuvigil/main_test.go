@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// gpuvigil runs the program in this process and returns its exit code and what it
+// printed.
+func gpuvigil(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var out, errs bytes.Buffer
+	code = run(ctx, args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func file(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "gpuvigil.yml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCheck(t *testing.T) {
+	if code, out, _ := gpuvigil(t, "check", file(t, "node: a\n")); code != 0 || !strings.Contains(out, "is valid") {
+		t.Errorf("a valid file: exit %d, %q", code, out)
+	}
+	code, _, errs := gpuvigil(t, "check", file(t, "sampling:\n  fsat: 1s\n"))
+	if code != 1 || !strings.Contains(errs, "gpuvigil.yml:2: sampling.fsat: unknown key, allowed:") {
+		t.Errorf("a misspelt key: exit %d, %q", code, errs)
+	}
+	code, example, _ := gpuvigil(t, "check", "--example")
+	if code != 0 {
+		t.Fatalf("--example: exit %d", code)
+	}
+	if code, _, errs := gpuvigil(t, "check", file(t, example)); code != 0 {
+		t.Errorf("what --example prints is not valid: %s", errs)
+	}
+	if code, _, errs := gpuvigil(t, "check"); code != 1 || !strings.Contains(errs, "--example") {
+		t.Errorf("no file: exit %d, %q, want what to do", code, errs)
+	}
+}
+
+func TestSecretsStopTheStartAndAreNotShown(t *testing.T) {
+	dir := t.TempDir()
+	badURL := filepath.Join(dir, "webhook")
+	if err := os.WriteFile(badURL, []byte("https://hooks.example/services/hunter2%zz\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := func(receiver, says string) {
+		t.Helper()
+		config := file(t, "alerting:\n  slack:\n  - {name: oncall, "+receiver+"}\n")
+		for _, args := range [][]string{
+			{"check", config},
+			{"demo", "--config.file=" + config, "--web.listen-address=127.0.0.1:0"},
+		} {
+			code, _, errs := gpuvigil(t, args...)
+			if code != 1 || !strings.Contains(errs, says) || !strings.Contains(errs, "oncall") {
+				t.Errorf("%s: exit %d, want an error about receiver oncall that says %q, got %q", args[0], code, says, errs)
+			}
+			if strings.Contains(errs, "hunter2") {
+				t.Errorf("%s shows the secret: %q", args[0], errs)
+			}
+		}
+	}
+	f("webhook_url_file: "+badURL, "not")
+	f("channel: C1, token_file: "+filepath.Join(dir, "absent"), "no such file")
+	f("channel: C1, token_file: "+empty, "empty")
+	f("channel: C1, token_file: "+dir, "directory")
+	f("channel: C1, token_env: GPUVIGIL_TEST_UNSET", "GPUVIGIL_TEST_UNSET")
+}
+
+func TestWhatStopsTheStart(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	plain := file(t, "")
+	f := func(says string, args ...string) {
+		t.Helper()
+		code, _, errs := gpuvigil(t, append([]string{"demo"}, args...)...)
+		if code != 1 || !strings.Contains(errs, says) {
+			t.Errorf("demo %v: exit %d, want an error that says %q, got %q", args, code, says, errs)
+		}
+	}
+	f("--web.listen-address", "--web.listen-address="+taken.Addr().String())
+	f("--state.dir", "--web.listen-address=127.0.0.1:0", "--state.dir="+filepath.Join(plain, "below-a-file"))
+	f("--config.file", "--web.listen-address=127.0.0.1:0", "--config.file="+filepath.Join(t.TempDir(), "absent.yml"))
+	f("web configuration", "--web.listen-address=127.0.0.1:0", "--web.config.file="+file(t, "nonsense: 1\n"))
+	f("scenario", "--web.listen-address=127.0.0.1:0", "--demo.scenario=absent")
+}
+
+func TestGeneratedFilesAreWritten(t *testing.T) {
+	for command, want := range map[string]string{"dashboards": "overview.json", "rules": "gpuvigil.rules.yml"} {
+		dir := filepath.Join(t.TempDir(), "new", "directory")
+		code, out, errs := gpuvigil(t, command, "-o", dir)
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit %d, %q %q", command, code, out, errs)
+		}
+		if content, err := os.ReadFile(filepath.Join(dir, want)); err != nil || len(content) < 1000 {
+			t.Errorf("%s wrote %d bytes of %s, error %v", command, len(content), want, err)
+		}
+		if left, err := filepath.Glob(filepath.Join(dir, "*.tmp")); err != nil || len(left) > 0 {
+			t.Errorf("%s left %v behind", command, left)
+		}
+	}
+}
+
+func TestNoAgentIsUnknown(t *testing.T) {
+	for _, command := range []string{"status", "why"} {
+		code, out, _ := gpuvigil(t, command, "--state.dir="+t.TempDir())
+		if code != 3 || !strings.HasPrefix(out, "UNKNOWN") {
+			t.Errorf("%s without an agent: exit %d, %q, want 3 and UNKNOWN", command, code, out)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	if code, _, errs := gpuvigil(t, "no-such-command"); code != 2 || !strings.Contains(errs, "gpuvigil help") {
+		t.Errorf("unknown command: exit %d, %q", code, errs)
+	}
+	if code, _, errs := gpuvigil(t, "--help"); code != 0 || !strings.Contains(errs, "doctor") || strings.Contains(errs, "nvml-child") {
+		t.Errorf("--help: exit %d, %q", code, errs)
+	}
+	if code, out, _ := gpuvigil(t, "version"); code != 0 || !strings.HasPrefix(out, "gpuvigil") {
+		t.Errorf("version: exit %d, %q", code, out)
+	}
+}
+
+func TestRecordASimulation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "recording")
+	code, out, errs := gpuvigil(t, "record", "-o", path, "--simulate=e2e", "--for=30s")
+	if code != 0 || !strings.Contains(out, "30 frames") {
+		t.Fatalf("record: exit %d, %q %q", code, out, errs)
+	}
+	if code, _, errs := gpuvigil(t, "record", "-o", path, "--simulate=e2e", "--for=30s"); code != 1 || !strings.Contains(errs, "--output") {
+		t.Errorf("an existing recording is overwritten or the error does not help: exit %d, %q", code, errs)
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	if got := printable("a\x1b[2Jb\nc\u202ed"); strings.ContainsAny(got, "\x1b\n\u202e") {
+		t.Errorf("a name moves the cursor: %q", got)
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"golang.org/x/sync/errgroup"
+
+	"gpuvigil/collector"
+	"gpuvigil/collector/frame"
+	"gpuvigil/internal/sim"
+)
+
+func addRecord(app *kingpin.Application) (string, command) {
+	cmd := app.Command("record", "Record what the sources of this node see, in the format of the agent's child, for a replay or a bug report.")
+	output := cmd.Flag("output", "File to write; it must not exist.").Short('o').Required().String()
+	length := cmd.Flag("for", "How long.").Default("1m").Duration()
+	scenario := cmd.Flag("simulate", "Record a simulated scenario instead, without waiting for it to pass.").String()
+	seed := cmd.Flag("simulate.seed", "Seed of the simulation.").Default("1").Uint64()
+	flags := &agentFlags{stateDir: new(string)}
+	cmd.Flag("config.file", "Configuration file.").StringVar(&flags.configFile)
+	cmd.Flag("node.name", "Name of this node.").StringVar(&flags.node)
+	cmd.Flag("nvml.library-path", "Path of libnvidia-ml.so.1.").StringVar(&flags.library)
+	cmd.Flag("path.procfs", "Where the host's /proc is.").StringVar(&flags.procfs)
+	return cmd.FullCommand(), func(ctx context.Context, p *program) (err error) {
+		file, err := os.OpenFile(*output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return fmt.Errorf("create the recording: %w: choose a file that does not exist with --output", err)
+		}
+		buffered := bufio.NewWriterSize(file, 1<<20)
+		r := &recording{out: frame.NewWriter(buffered)}
+		if *scenario != "" {
+			err = r.simulate(*scenario, *seed, *length)
+		} else {
+			err = r.live(ctx, p, flags, *length)
+		}
+		err = errors.Join(err, buffered.Flush(), file.Close())
+		if err == nil {
+			_, err = fmt.Fprintf(p.out, "%s: %d frames\n", *output, r.frames)
+		}
+		return err
+	}
+}
+
+type recording struct {
+	out    *frame.Writer
+	frames int
+}
+
+func (r *recording) write(p *collector.Part) error {
+	if err := r.out.Write(p); err != nil {
+		return fmt.Errorf("write the recording: %w", err)
+	}
+	r.frames++
+	return nil
+}
+
+// simulationStart is when recorded simulations begin: a seed gives the same
+// recording whenever it is made.
+var simulationStart = time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
+
+func (r *recording) simulate(name string, seed uint64, length time.Duration) error {
+	scenario, err := sim.ScenarioByName(name)
+	if err != nil {
+		return err
+	}
+	node, err := sim.New(sim.Config{Seed: seed, Start: simulationStart, Scenario: scenario})
+	if err != nil {
+		return err
+	}
+	for t := time.Duration(0); t < length; t += time.Second {
+		if err := r.write(node.Part(simulationStart.Add(t))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// live runs the agent's own sources, without anything that judges or tells.
+func (r *recording) live(ctx context.Context, p *program, flags *agentFlags, length time.Duration) error {
+	cfg, err := flags.load(os.Hostname)
+	if err != nil {
+		return err
+	}
+	pipe := &pipeline{cfg: cfg, log: p.log}
+	sources, err := pipe.sources()
+	if err != nil {
+		return err
+	}
+	sampler := collector.NewSampler(collector.SamplerConfig{Node: cfg.Node, Tiers: tiers(cfg.Sampling), Log: p.log}, sources)
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	if pipe.child != nil {
+		group.Go(func() error { return pipe.child.Run(ctx) })
+	}
+	var failed error
+	group.Go(func() error {
+		return sampler.Run(ctx, func(s *collector.Snapshot) {
+			if failed == nil {
+				if failed = r.write(s.Part()); failed != nil {
+					cancel()
+				}
+			}
+		})
+	})
+	return errors.Join(group.Wait(), failed)
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"gpuvigil/alerting"
+	"gpuvigil/alerting/slack"
+	"gpuvigil/internal/config"
+)
+
+// maxSecretBytes is more than any token or URL needs.
+const maxSecretBytes = 64 << 10
+
+// secret returns a function that reads a secret each time it is needed, from a
+// file or from the environment, so that it can be replaced while the agent runs.
+// No error of it holds the secret.
+func secret(file, env string) func() (string, error) {
+	if env != "" {
+		return func() (string, error) {
+			if v := strings.TrimSpace(os.Getenv(env)); v != "" {
+				return v, nil
+			}
+			return "", fmt.Errorf("environment variable %s is not set", env)
+		}
+	}
+	return func() (string, error) {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", fmt.Errorf("%w: make the file readable for this user", err)
+		}
+		defer f.Close()
+		content, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
+		if err != nil {
+			return "", err
+		}
+		v := strings.TrimSpace(string(content))
+		switch {
+		case len(content) > maxSecretBytes:
+			return "", fmt.Errorf("%s is larger than %d bytes: is it the right file?", file, maxSecretBytes)
+		case v == "":
+			return "", fmt.Errorf("%s is empty", file)
+		}
+		return v, nil
+	}
+}
+
+// slackReceiver is a way to Slack that can be tried without posting.
+type slackReceiver interface {
+	alerting.Notifier
+	Check(context.Context) (string, error)
+}
+
+// slackNotifier returns the way to a channel that the configuration names. It
+// reads the secret once, so that one that cannot be read stops the start.
+func slackNotifier(s config.Slack, log *slog.Logger) (slackReceiver, error) {
+	if s.WebhookFile != "" || s.WebhookEnv != "" {
+		return slack.NewWebhook(slack.WebhookConfig{
+			URL: secret(s.WebhookFile, s.WebhookEnv), Log: log,
+		})
+	}
+	return slack.NewBot(slack.BotConfig{
+		Token: secret(s.TokenFile, s.TokenEnv), Channel: s.Channel, APIURL: s.APIURL, Log: log,
+	})
+}
+
+// checkSecrets reads every secret that the configuration names once.
+func checkSecrets(c *config.Config) error {
+	var errs []error
+	for _, s := range c.Alerting.Slack {
+		if _, err := slackNotifier(s, slog.New(slog.DiscardHandler)); err != nil {
+			errs = append(errs, fmt.Errorf("receiver %s: %w", s.Name, err))
+		}
+	}
+	for i, t := range c.Inference.Targets {
+		if t.BearerTokenFile == "" && t.BearerTokenEnv == "" {
+			continue
+		}
+		if _, err := secret(t.BearerTokenFile, t.BearerTokenEnv)(); err != nil {
+			errs = append(errs, fmt.Errorf("read the bearer token of inference.targets[%d]: %w", i, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"gpuvigil/detect"
+	"gpuvigil/internal/metric"
+	"gpuvigil/internal/server"
+)
+
+func addWhy(app *kingpin.Application) (string, command) {
+	cmd := app.Command("why", "Say what is wrong with a subject, since when, how sure, on what evidence, what changed before, and what to do. Exit codes as for status.")
+	subject := cmd.Arg("SUBJECT", "The node (its name, or nothing), a GPU (its index, NODE/INDEX or uuid), a job, pod or other owner (job:slurm/4711), an endpoint (endpoint:URL).").String()
+	state := addStateDir(cmd)
+	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
+		node, err := ask(ctx, *state)
+		if err != nil {
+			return unknown(p, err)
+		}
+		s, err := node.find(*subject)
+		if err != nil {
+			return unknown(p, err)
+		}
+		if err := node.printWhy(p.out, s); err != nil {
+			return err
+		}
+		return node.exit(s.findings)
+	}
+}
+
+// subject is what somebody asks about: its name, what is known of it, and the
+// findings that concern it.
+type subject struct {
+	name     string
+	facts    []string
+	findings []server.Finding
+}
+
+// find takes a subject as people write it.
+func (a *answer) find(text string) (subject, error) {
+	name := a.snapshot.Node.Name
+	if text == "" || text == name || text == "node:"+name || text == "node" {
+		return subject{name: name, facts: a.nodeFacts(), findings: a.findings.Findings}, nil
+	}
+	if g := a.gpu(text); g != nil {
+		return subject{name: fmt.Sprintf("%s/%d", name, g.Index), facts: a.gpuFacts(g), findings: a.about(func(f server.Finding) bool {
+			return f.Subject == detect.Subject{Kind: "gpu", ID: g.UUID} || f.GPUIndex == g.Index
+		})}, nil
+	}
+	for _, e := range a.snapshot.Endpoints {
+		if text == "endpoint:"+e.URL || text == e.URL {
+			return subject{name: "endpoint:" + e.URL, facts: endpointFacts(e), findings: a.about(func(f server.Finding) bool {
+				return strings.Contains(f.Evidence.Seen, e.URL) || f.Subject.ID == e.URL
+			})}, nil
+		}
+	}
+	owners := a.owners()
+	if slices.Contains(owners, text) {
+		return subject{name: text, facts: a.ownerFacts(text), findings: a.about(func(f server.Finding) bool { return f.Owner.String() == text })}, nil
+	}
+	if found := a.about(func(f server.Finding) bool { return f.Subject.String() == text }); len(found) > 0 {
+		return subject{name: text, findings: found}, nil
+	}
+	known := append([]string{name}, owners...)
+	for _, g := range a.snapshot.GPUs {
+		known = append(known, fmt.Sprintf("%s/%d", name, g.Index))
+	}
+	return subject{}, fmt.Errorf("nothing is known of %q; known here: %s", printable(text), printable(strings.Join(known, ", ")))
+}
+
+func (a *answer) about(match func(server.Finding) bool) []server.Finding {
+	var out []server.Finding
+	for _, f := range a.findings.Findings {
+		if match(f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// gpu finds a GPU by its index, NODE/INDEX, uuid or gpu:… of these.
+func (a *answer) gpu(text string) *server.GPU {
+	text = strings.TrimPrefix(text, "gpu:")
+	text = strings.TrimPrefix(text, a.snapshot.Node.Name+"/")
+	index, err := strconv.Atoi(text)
+	for i := range a.snapshot.GPUs {
+		if g := &a.snapshot.GPUs[i]; g.UUID == text || err == nil && g.Index == index {
+			return g
+		}
+	}
+	return nil
+}
+
+// owners lists whoever holds or uses a GPU, as kind:id.
+func (a *answer) owners() []string {
+	var out []string
+	add := func(o string) {
+		if o != "unattributed" && !slices.Contains(out, o) {
+			out = append(out, o)
+		}
+	}
+	for _, g := range a.snapshot.GPUs {
+		for _, o := range g.Owners {
+			add(o.String())
+		}
+	}
+	for _, p := range a.snapshot.Processes {
+		add(p.Owner.String())
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (a *answer) nodeFacts() []string {
+	r := a.snapshot.Node.Readings
+	facts := []string{fmt.Sprintf("%d GPUs, CPU %s busy, busiest core %s", len(a.snapshot.GPUs), reading(r, metric.CPUBusy, "%.0f %%", 100), reading(r, metric.CPUBusiest, "%.0f %%", 100))}
+	for _, s := range a.blind() {
+		facts = append(facts, "source "+s.Name+" does not see: "+printable(s.Error))
+	}
+	return facts
+}
+
+func (a *answer) gpuFacts(g *server.GPU) []string {
+	facts := []string{fmt.Sprintf("%s, %s, %s", printable(g.Model), g.UUID, gpuState(*g))}
+	if g.Present {
+		facts = append(facts, fmt.Sprintf("%s busy, %s of its memory, %s, %s", reading(g.Readings, metric.Utilization, "%.0f %%", 100), memoryShare(*g),
+			reading(g.Readings, metric.PowerDraw, "%.0f W", 1), reading(g.Readings, metric.Temperature, "%.0f °C", 1)))
+	}
+	facts = append(facts, "held by "+printable(gpuOwner(*g)))
+	for _, p := range a.snapshot.Processes {
+		if p.UUID == g.UUID && len(facts) < 8 {
+			facts = append(facts, fmt.Sprintf("process %d %s, %s", p.PID, printable(p.Name), reading(p.Readings, metric.ProcessMemoryUsed, "%.1f GiB", 1.0/(1<<30))))
+		}
+	}
+	return facts
+}
+
+func (a *answer) ownerFacts(owner string) []string {
+	var gpus []string
+	for _, g := range a.snapshot.GPUs {
+		for _, o := range g.Owners {
+			if o.String() == owner {
+				gpus = append(gpus, fmt.Sprintf("%d (%s busy)", g.Index, reading(g.Readings, metric.Utilization, "%.0f %%", 100)))
+			}
+		}
+	}
+	if gpus == nil {
+		return nil
+	}
+	return []string{"holds GPU " + strings.Join(gpus, ", ")}
+}
+
+func endpointFacts(e server.Endpoint) []string {
+	return []string{fmt.Sprintf("%s, model %s: %s running, %s waiting, queue p95 %s, KV cache %s", printable(e.Engine), printable(e.Model),
+		reading(e.Readings, metric.RequestsRunning, "%.0f", 1), reading(e.Readings, metric.RequestsWaiting, "%.0f", 1),
+		reading(e.Readings, metric.QueueTimeP95, "%.2g s", 1), reading(e.Readings, metric.KVCacheUsage, "%.0f %%", 100))}
+}
+
+func (a *answer) printWhy(out io.Writer, s subject) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	current := firing(s.findings)
+	verdict := "nothing is wrong"
+	if len(current) > 0 {
+		verdict = strings.ToUpper(current[0].Severity.String()) + "  " + printable(current[0].Title)
+	} else if len(a.blind()) > 0 {
+		verdict = "UNKNOWN: not all sources see"
+	}
+	fmt.Fprintf(w, "%s  %s\n", printable(s.name), verdict)
+	if a.snapshot.Simulated {
+		fmt.Fprintf(w, "SIMULATED: these numbers are made up\n")
+	}
+	for _, fact := range s.facts {
+		fmt.Fprintf(w, "  %s\n", fact)
+	}
+	for _, f := range current {
+		a.printFinding(w, f)
+	}
+	for _, f := range s.findings {
+		switch f.State {
+		case detect.Pending:
+			fmt.Fprintf(w, "\nnot sure yet: %s on %s since %s\n", printable(f.Title), subjectName(f), since(f.Since, a.snapshot.Time))
+		case detect.Resolved:
+			fmt.Fprintf(w, "\nover: %s on %s, %s, lasted %s\n", printable(f.Title), subjectName(f), since(f.Resolved, a.snapshot.Time), short(f.Resolved.Sub(f.Since)))
+		}
+	}
+	return w.Flush()
+}
+
+func (a *answer) printFinding(w io.Writer, f server.Finding) {
+	now := a.snapshot.Time
+	fmt.Fprintf(w, "\n%s\t%s on %s\n", strings.ToUpper(f.Severity.String()), printable(f.Title), subjectName(f))
+	fmt.Fprintf(w, "since\t%s, %s (%s)\n", since(f.Since, now), f.Evidence.Confidence, printable(f.Evidence.Why))
+	fmt.Fprintf(w, "owner\t%s\n", printable(ownerName(f)))
+	fmt.Fprintf(w, "seen\t%s\n", printable(f.Evidence.Seen))
+	if f.Evidence.Expected != "" {
+		fmt.Fprintf(w, "expected\t%s\n", printable(f.Evidence.Expected))
+	}
+	for _, e := range f.Before {
+		fmt.Fprintf(w, "before\t%s  %s\n", e.Time.Local().Format("15:04:05"), printable(eventText(e)))
+	}
+	if f.Before == nil {
+		fmt.Fprintf(w, "before\tnothing changed in the ten minutes before\n")
+	}
+	fmt.Fprintf(w, "means\t%s\n", printable(f.Meaning))
+	fmt.Fprintf(w, "do\t%s\n", printable(f.Action))
+}

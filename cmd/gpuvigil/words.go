@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+	"gpuvigil/internal/server"
+)
+
+// printable makes text that others wrote fit for a terminal: no control
+// characters, which could move the cursor or change what was printed before.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '�'
+	}, s)
+}
+
+// since tells a time and how long ago it was.
+func since(t, now time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	layout := "15:04:05"
+	if now.Sub(t) > 20*time.Hour {
+		layout = "Jan 2 15:04"
+	}
+	return fmt.Sprintf("%s (%s ago)", t.Local().Format(layout), short(now.Sub(t)))
+}
+
+// short writes a length of time with the precision that a person needs.
+func short(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%.1f h", d.Hours())
+	}
+	return fmt.Sprintf("%.1f days", d.Hours()/24)
+}
+
+// reading formats a reading; "-" if it was not reported.
+func reading(r server.Readings, d *metric.Def, format string, factor float64) string {
+	v, ok := r[d.Name]
+	if !ok || math.IsNaN(v) {
+		return "-"
+	}
+	return fmt.Sprintf(format, v*factor)
+}
+
+func memoryShare(g server.GPU) string {
+	used, ok1 := g.Readings[metric.MemoryUsed.Name]
+	capacity, ok2 := g.Readings[metric.MemoryCapacity.Name]
+	if !ok1 || !ok2 || capacity <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f %%", 100*used/capacity)
+}
+
+func gpuState(g server.GPU) string {
+	switch {
+	case !g.Present:
+		return "LOST"
+	case g.Hung:
+		return "HUNG"
+	case g.MIG:
+		return "MIG"
+	}
+	return "ok"
+}
+
+func gpuOwner(g server.GPU) string {
+	var names []string
+	for _, o := range g.Owners {
+		names = append(names, withTeam(o))
+	}
+	if names == nil {
+		return "unattributed"
+	}
+	return strings.Join(names, ", ")
+}
+
+func withTeam(o collector.Owner) string {
+	if o.Team == "" {
+		return o.String()
+	}
+	return o.String() + " (team " + o.Team + ")"
+}
+
+func ownerName(f server.Finding) string { return withTeam(f.Owner) }
+
+// subjectName is a finding's subject as an operator calls it.
+func subjectName(f server.Finding) string {
+	if f.GPUIndex >= 0 {
+		return printable(fmt.Sprintf("%s/%d", f.Node, f.GPUIndex))
+	}
+	if f.Subject.Kind == "node" {
+		return printable(f.Subject.ID)
+	}
+	return printable(f.Subject.String())
+}
+
+func eventText(e collector.Event) string {
+	switch e.Kind {
+	case collector.XidEvent:
+		return fmt.Sprintf("Xid %d on %s", e.Code, e.UUID)
+	case collector.VersionEvent:
+		return fmt.Sprintf("%s changed from %s to %s", e.Component, e.From, e.To)
+	case collector.GPUAppeared:
+		return "GPU " + e.UUID + " appeared"
+	case collector.GPUGone:
+		return "GPU " + e.UUID + " is gone"
+	case collector.OwnerEvent:
+		return fmt.Sprintf("owner of %s changed from %s to %s", e.UUID, e.From, e.To)
+	}
+	return strings.TrimSpace(string(e.Kind) + " " + e.Text)
+}
