@@ -8,6 +8,7 @@
 package nvml
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 
@@ -19,6 +20,10 @@ const (
 	DefaultCallLimit = 5 * time.Second
 	DefaultInitLimit = 60 * time.Second // without persistence mode, some seconds for each GPU
 )
+
+// ErrNoDriver is wrapped by Serve's error when the machine has no NVIDIA driver, or
+// this build cannot load one: a state of the machine and not a fault.
+var ErrNoDriver = errors.New("no NVIDIA driver is installed (libnvidia-ml.so.1 is not there)")
 
 // minProcesses keeps process lists rare: they hold the driver's global lock, and
 // the workload pays for that.

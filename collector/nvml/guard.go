@@ -28,6 +28,10 @@ var required = []string{
 func checkLibrary(path string) error {
 	lib := dl.New(path, dl.RTLD_LAZY)
 	if err := lib.Open(); err != nil {
+		// Of a library that was named, its absence is a mistake; of the usual one, a fact.
+		if path == defaultLibrary && strings.Contains(err.Error(), "No such file") {
+			return ErrNoDriver
+		}
 		return fmt.Errorf("load %s: %w; install the NVIDIA driver or set the library's path", path, err)
 	}
 	var missing []error
