@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	maxRefusals  = 3                // of one message in one state
+	maxAgain     = 10               // tries of a refused message after others passed
 	attemptLimit = 15 * time.Second // for one delivery, also while the agent shuts down
 	longestWait  = time.Hour        // that a receiver may ask for
 	diskGrace    = 2 * time.Second  // for the disk to take a message before it is sent from memory
@@ -169,7 +169,7 @@ func (o *Outbox) backoff(n int) time.Duration {
 // place in the queue.
 func (o *Outbox) delivered(q *queue, j *job, ref string, now time.Time) {
 	q.sent.Inc()
-	if q.lastErr != "" {
+	if q.failures > 0 {
 		o.log.Info("messages are taken again", "receiver", q.Name, "failures", q.failures)
 	}
 	q.failures, q.lastErr, q.lastSent = 0, "", now
@@ -197,7 +197,6 @@ func (o *Outbox) refused(q *queue, j *job, refusal *Refusal, now time.Time) {
 	q.refusing = q.refusing || !refusal.Content
 	if r := j.r; r.Incident == j.incident {
 		r.Refused, r.RefusedAt = refusal, now
-		r.Refusals++
 		q.remove(r)
 		o.change(r, now)
 	}

@@ -187,7 +187,7 @@ func (o *Outbox) take(q *queue, i *detect.Incident, now time.Time) {
 		q.put(r)
 	}
 	incident := *i
-	r.Incident, r.Refused, r.Refusals = &incident, nil, 0
+	r.Incident, r.Refused, r.again = &incident, nil, 0
 	o.change(r, now)
 }
 

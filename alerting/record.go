@@ -31,13 +31,13 @@ type record struct {
 	Ended     time.Time    `json:"ended,omitzero"`      // when the end of the incident was said
 	Shadowed  bool         `json:"shadowed,omitempty"`  // kept back in the first week
 	Refused   *Refusal     `json:"refused,omitempty"`   // the receiver does not take Incident
-	Refusals  int          `json:"refusals,omitempty"`  // how often it did not
 	RefusedAt time.Time    `json:"refused_at,omitzero"` // when it last did not
 
 	key    string
 	gen    uint64    // raised by each change
 	stored uint64    // the gen that is on disk
 	at     time.Time // of the last change, by the monotonic clock
+	again  int       // how often it was tried again after a refusal
 	doubt  bool      // an attempt has gone out whose outcome is not known
 	gone   bool      // to be deleted
 }
@@ -175,9 +175,7 @@ func (o *Outbox) adopt(q *queue, id string, r *record, now time.Time) {
 	q.records[id] = r
 	o.seq = max(o.seq, r.Seq)
 	r.doubt = r.Incident != nil && r.Ref == ""
-	if r.Refused != nil {
-		o.forgive(r, now)
-	}
+	o.forgive(r, now)
 	if r.expired(now) {
 		o.drop(q, r, now)
 	} else if r.waits() {
@@ -185,11 +183,13 @@ func (o *Outbox) adopt(q *queue, id string, r *record, now time.Time) {
 	}
 }
 
-// forgive lets a refused message be tried again, unless it was for its content or
-// has been refused too often.
+// forgive lets a refused message be tried again, unless it was for its content.
+// A message that was refused again and again while others passed stays refused
+// until the agent is restarted.
 func (o *Outbox) forgive(r *record, now time.Time) {
-	if !r.Refused.Content && r.Refusals < maxRefusals {
+	if r.Refused != nil && !r.Refused.Content && r.again < maxAgain {
 		r.Refused = nil
+		r.again++
 		o.change(r, now)
 	}
 }

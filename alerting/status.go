@@ -3,6 +3,8 @@ package alerting
 import (
 	"slices"
 	"time"
+
+	"gpuvigil/rules"
 )
 
 const shownRefused = 20
@@ -53,7 +55,7 @@ func (o *Outbox) status(q *queue, now time.Time) Status {
 		if r.Refused != nil {
 			s.Refused = append(s.Refused, Rejected{
 				Incident: r.Incident.ID, At: r.RefusedAt, Reason: r.Refused.Reason, Hint: r.Refused.Hint,
-				Headline: Render(Message{Incident: *r.Incident}).Headline,
+				Headline: Render(Message{Incident: *r.Incident, Rule: rules.Get(r.Incident.Rule), Node: o.cfg.Node}).Headline,
 			})
 		}
 	}
