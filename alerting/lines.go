@@ -1,0 +1,144 @@
+package alerting
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gpuvigil/collector"
+	"gpuvigil/detect"
+	"gpuvigil/rules"
+)
+
+// owner names who holds the GPU. A person's name does not go into a channel.
+func owner(o collector.Owner) string {
+	var who string
+	switch o.Kind {
+	case "":
+		return ""
+	case "user":
+		who = "a user (name withheld)"
+	default:
+		who = o.Kind + " " + o.ID
+	}
+	if o.Team != "" {
+		who += ", team " + o.Team
+	}
+	return clean(who, nameSize)
+}
+
+func sure(e detect.Evidence) string {
+	if e.Why == "" {
+		return string(e.Confidence)
+	}
+	return clean(string(e.Confidence)+": "+e.Why, nameSize)
+}
+
+// before tells what changed shortly before it began, the latest last.
+func before(f *detect.Finding) string {
+	more := max(len(f.Before)-shownEvents, 0)
+	var said []string
+	for _, e := range f.Before[more:] {
+		if e.UUID == f.Subject.ID {
+			e.UUID = "this GPU"
+		}
+		said = append(said, clean(e.Time.UTC().Format("15:04:05 ")+event(e), nameSize))
+	}
+	return list(said, more)
+}
+
+func event(e collector.Event) string {
+	switch e.Kind {
+	case collector.XidEvent:
+		return fmt.Sprintf("Xid %d on %s", e.Code, e.UUID)
+	case collector.VersionEvent:
+		return fmt.Sprintf("%s %s → %s", e.Component, known(e.From), known(e.To))
+	case collector.GPUAppeared:
+		return e.UUID + " appeared"
+	case collector.GPUGone:
+		return e.UUID + " is gone"
+	case collector.ChildRestart:
+		return "reading of the GPUs restarted: " + e.Text
+	case collector.ClocksEvent:
+		return "clocks held down: " + e.Text
+	case collector.OwnerEvent:
+		return fmt.Sprintf("%s passed from %s to %s", e.UUID, holder(e.From), holder(e.To))
+	default:
+		return string(e.Kind) + " " + e.Text
+	}
+}
+
+func known(version string) string {
+	if version == "" {
+		return "unknown"
+	}
+	return version
+}
+
+func holder(owner string) string {
+	if owner == "" {
+		return "nobody"
+	}
+	if strings.HasPrefix(owner, "user:") {
+		return "a user"
+	}
+	return owner
+}
+
+// also names the other findings of the incident.
+func also(members []detect.Finding) string {
+	others := members[1:]
+	more := max(len(others)-shownMembers, 0)
+	var said []string
+	for k := range others[:len(others)-more] {
+		f := &others[k]
+		what := subject(f, "")
+		if f.Rule != members[0].Rule || f.Cause != members[0].Cause {
+			what += " " + title(rules.Get(f.Rule), f)
+		}
+		said = append(said, clean(what, nameSize))
+	}
+	return list(said, more)
+}
+
+func list(said []string, more int) string {
+	if len(said) == 0 {
+		return ""
+	}
+	text := strings.Join(said, "; ")
+	if more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+var endings = map[string]string{
+	"cleared": "no longer seen",
+	"expired": "nothing more was heard of it",
+	"hidden":  "explained by another finding",
+}
+
+func lasted(i *detect.Incident, root *detect.Finding) string {
+	from := since(i, root).UTC()
+	text := fmt.Sprintf("%s, from %s to %s", span(i.Resolved.Sub(from)),
+		from.Format("2006-01-02 15:04:05"), i.Resolved.UTC().Format("15:04:05 MST"))
+	if ended := endings[root.Ended]; ended != "" {
+		text += "; " + ended
+	}
+	return text
+}
+
+// where tells in full what the headline names in short.
+func where(m Message, root *detect.Finding) string {
+	parts := []string{"node " + m.Node}
+	if root.GPUIndex >= 0 && root.Subject.Kind == "gpu" {
+		parts = append(parts, "GPU "+strconv.Itoa(root.GPUIndex))
+	}
+	if root.GPUModel != "" {
+		parts = append(parts, root.GPUModel)
+	}
+	if root.Subject.Kind != "node" {
+		parts = append(parts, root.Subject.ID)
+	}
+	return clean(strings.Join(parts, ", "), valueSize)
+}
