@@ -31,7 +31,9 @@ func openFiles(t *testing.T) int {
 }
 
 func TestThousandScrapesLeaveNoFileOpen(t *testing.T) {
-	s := node(soon()).server(t)
+	w := node(soon())
+	w.snap.GPUs = w.snap.GPUs[:1]
+	s := w.server(t)
 	before := openFiles(t)
 	srv := httptest.NewUnstartedServer(nil)
 	srv.Config = HTTPServer(s.Handler(), slog.New(slog.DiscardHandler))
@@ -61,22 +63,18 @@ func TestScrapesWhileSnapshotsArrive(t *testing.T) {
 	latest.Store(node(soon()))
 	s := latest.Load().server(t)
 	s.cfg.Snapshot = func() *collector.Snapshot { return latest.Load().snap }
-	stop := make(chan struct{})
-	var publisher, readers sync.WaitGroup
-	publisher.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				latest.Store(node(soon()))
-			}
+	var published atomic.Bool
+	var all sync.WaitGroup
+	all.Go(func() {
+		for range 50 {
+			latest.Store(node(soon()))
 		}
+		published.Store(true)
 	})
 	h := s.Handler()
 	for _, path := range []string{"/metrics", "/metrics", "/", "/api/v1/snapshot", "/api/v1/findings", "/-/ready"} {
-		readers.Go(func() {
-			for range 20 {
+		all.Go(func() {
+			for more := true; more; more = !published.Load() {
 				r := httptest.NewRequest("GET", "http://localhost"+path, nil)
 				r.RemoteAddr = "127.0.0.1:5"
 				answer := httptest.NewRecorder()
@@ -94,9 +92,7 @@ func TestScrapesWhileSnapshotsArrive(t *testing.T) {
 			}
 		})
 	}
-	readers.Wait()
-	close(stop)
-	publisher.Wait()
+	all.Wait()
 }
 
 func TestCompressedScrapeIsTheSamePage(t *testing.T) {

@@ -80,7 +80,10 @@ func (e *exposition) sources(s *collector.Snapshot, now time.Time) {
 			continue
 		}
 		labels := t.labels
-		e.add(metric.SourceUp, labels, number(src.Fresh(now)))
+		// A source that has nothing to look at here, NVML without a driver, is not down.
+		if fresh := src.Fresh(now); fresh || src.Expected {
+			e.add(metric.SourceUp, labels, number(fresh))
+		}
 		if !src.Last.IsZero() {
 			e.add(metric.SourceAge, labels, max(0, now.Sub(src.Last).Seconds()))
 			e.add(metric.SourceDuration, labels, src.Duration.Seconds())
