@@ -1,8 +1,6 @@
 package detect
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -59,13 +57,6 @@ type idleState struct {
 	toldAt   time.Time
 	told     Evidence
 	severity rules.Severity
-}
-
-// traffic is when an endpoint last did something.
-type traffic struct {
-	Tokens  float64   `json:"tokens"`
-	Last    time.Time `json:"last"`
-	started bool
 }
 
 // NewIdle returns the detector of rule idle_gpu.
@@ -140,6 +131,42 @@ func (d *Idle) see(s *collector.Snapshot, g *collector.GPU, st *idleState, at ti
 		d.ledger.add(st.Holder, at, dt)
 	}
 	st.Idle = quiet
+}
+
+// list takes up the newest process list: which GPUs have one with a context, and
+// whether it is a notebook.
+func (d *Idle) list(s *collector.Snapshot) {
+	newest := time.Time{}
+	for i := range s.GPUs {
+		newest = later(newest, s.GPUs[i].SampledAt(metric.Processes))
+	}
+	if newest.Equal(d.listedAt) && !newest.IsZero() {
+		return
+	}
+	d.listedAt = newest
+	services := 0
+	for i := range s.GPUs {
+		st := d.state(&s.GPUs[i])
+		st.listed, st.Note = 0, false
+	}
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		st := d.gpus[p.UUID]
+		switch {
+		case st == nil:
+		case isService(p.Name):
+			services++
+		default:
+			st.listed++
+			st.Note = st.Note || isNotebook(p.Name)
+		}
+	}
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		st := d.state(g)
+		// A count without names is believed, unless services explain it.
+		st.Process = st.listed > 0 || services == 0 && g.Value(metric.ProcessCount) > 0
+	}
 }
 
 // working reports whether the GPU draws clearly more than it does at rest.
@@ -227,54 +254,4 @@ func (d *Idle) state(g *collector.GPU) *idleState {
 func (d *Idle) newState() *idleState {
 	longest := max(d.cfg.Training, d.cfg.Notebook, d.cfg.Other)
 	return &idleState{Busy: stream.NewMean(longest, 120, sampleGap), Power: stream.NewHistogram(powerHalfLife)}
-}
-
-type idleMemory struct {
-	Version   int                        `json:"version"`
-	GPUs      map[string]json.RawMessage `json:"gpus"`
-	Endpoints map[string]*traffic        `json:"endpoints"`
-	Ledger    *ledger                    `json:"ledger"`
-}
-
-// Save returns how long each GPU has been idle, its power at rest, when endpoints
-// had traffic, and the idle GPU-hours of each holder.
-func (d *Idle) Save() ([]byte, error) {
-	m := idleMemory{Version: 1, GPUs: map[string]json.RawMessage{}, Endpoints: d.endpoints, Ledger: d.ledger}
-	for uuid, st := range d.gpus {
-		raw, err := json.Marshal(st)
-		if err != nil {
-			return nil, err
-		}
-		m.GPUs[uuid] = raw
-	}
-	return json.Marshal(m)
-}
-
-// Restore takes up what Save returned.
-func (d *Idle) Restore(data []byte) error {
-	m := idleMemory{Ledger: newLedger()}
-	if err := decodeState(data, &m, 1); err != nil {
-		return err
-	}
-	gpus := map[string]*idleState{}
-	for uuid, raw := range m.GPUs {
-		st := d.newState()
-		if err := json.Unmarshal(raw, st); err != nil {
-			return fmt.Errorf("its memory of GPU %s is damaged: %w", uuid, err)
-		}
-		if st.Busy == nil || st.Power == nil {
-			return fmt.Errorf("its memory of GPU %s is not complete", uuid)
-		}
-		gpus[uuid] = st
-	}
-	if m.Ledger == nil {
-		return errors.New("its memory has no ledger of idle time")
-	}
-	d.gpus, d.ledger = gpus, m.Ledger
-	for url, t := range m.Endpoints {
-		if t != nil {
-			d.endpoints[url] = t
-		}
-	}
-	return nil
 }

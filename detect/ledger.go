@@ -2,13 +2,11 @@ package detect
 
 import (
 	"encoding/json"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"gpuvigil/collector"
-	"gpuvigil/internal/metric"
 )
 
 // ledger adds up, for each holder of GPUs, the GPU time left idle in the last 24
@@ -113,77 +111,4 @@ func (l *ledger) UnmarshalJSON(data []byte) error {
 		}
 	}
 	return nil
-}
-
-// list takes up the newest process list: which GPUs have one with a context, and
-// whether it is a notebook.
-func (d *Idle) list(s *collector.Snapshot) {
-	newest := time.Time{}
-	for i := range s.GPUs {
-		newest = later(newest, s.GPUs[i].SampledAt(metric.Processes))
-	}
-	if newest.Equal(d.listedAt) && !newest.IsZero() {
-		return
-	}
-	d.listedAt = newest
-	services := 0
-	for i := range s.GPUs {
-		st := d.state(&s.GPUs[i])
-		st.listed, st.Note = 0, false
-	}
-	for i := range s.Processes {
-		p := &s.Processes[i]
-		st := d.gpus[p.UUID]
-		switch {
-		case st == nil:
-		case isService(p.Name):
-			services++
-		default:
-			st.listed++
-			st.Note = st.Note || isNotebook(p.Name)
-		}
-	}
-	for i := range s.GPUs {
-		g := &s.GPUs[i]
-		st := d.state(g)
-		// A count without names is believed, unless services explain it.
-		st.Process = st.listed > 0 || services == 0 && g.Value(metric.ProcessCount) > 0
-	}
-}
-
-// serve notes an endpoint's traffic. One that has served before it was first seen
-// gets the benefit of the doubt.
-func (d *Idle) serve(e *collector.Endpoint) {
-	at := e.SampledAt(metric.Fast)
-	if at.IsZero() {
-		return
-	}
-	t := d.endpoints[e.URL]
-	if t == nil {
-		if len(d.endpoints) >= maxHolders {
-			return
-		}
-		t = &traffic{}
-		d.endpoints[e.URL] = t
-	}
-	tokens := e.Value(metric.GeneratedTokens)
-	if e.Value(metric.RequestsRunning) > 0 || !math.IsNaN(tokens) && tokens > 0 && tokens != t.Tokens {
-		t.Last = at
-	}
-	if !math.IsNaN(tokens) {
-		t.Tokens = tokens
-	}
-}
-
-// reserve reports whether the GPU belongs to an endpoint that had traffic lately:
-// a smallest replica is kept for the next request.
-func (d *Idle) reserve(s *collector.Snapshot, g *collector.GPU) bool {
-	for i := range s.Endpoints {
-		e := &s.Endpoints[i]
-		t := d.endpoints[e.URL]
-		if t != nil && !t.Last.IsZero() && s.Time.Sub(t.Last) <= d.cfg.ReserveFor && covers(e, g) {
-			return true
-		}
-	}
-	return false
 }

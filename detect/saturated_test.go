@@ -93,9 +93,11 @@ func TestSaturatedGPUAgainstItsOwnHabit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st := newStage(t, DetectorConfig{}, 15*time.Second)
 			st.set = usual.apply
+			st.step = max(15*time.Second, min(c.history/2880, time.Minute))
 			st.run(c.history)
 			st.silent("at its usual load")
 			st.restart() // what is usual survives
+			st.step = 15 * time.Second
 			st.set = saturatedLoad.apply
 			st.run(8 * time.Minute)
 			if !c.fires {

@@ -103,21 +103,3 @@ func rank(s State) int {
 		return 2
 	}
 }
-
-// expireConditions drops the state of subjects that are no longer judged.
-func (e *Engine) expireConditions(j *judge) {
-	limit := max(3*j.hold, minExpiry)
-	for i := 0; i < len(j.conditions); i++ {
-		if e.now.Sub(j.seenAt[i]) <= limit {
-			continue
-		}
-		delete(j.condition, j.conditions[i].Subject)
-		j.conditions = slices.Delete(j.conditions, i, i+1)
-		j.seenAt = slices.Delete(j.seenAt, i, i+1)
-		for k := i; k < len(j.conditions); k++ {
-			j.condition[j.conditions[k].Subject] = k
-		}
-		i--
-		e.changed = true
-	}
-}

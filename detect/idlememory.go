@@ -1,0 +1,57 @@
+package detect
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+type idleMemory struct {
+	Version   int                        `json:"version"`
+	GPUs      map[string]json.RawMessage `json:"gpus"`
+	Endpoints map[string]*traffic        `json:"endpoints"`
+	Ledger    *ledger                    `json:"ledger"`
+}
+
+// Save returns how long each GPU has been idle, its power at rest, when endpoints
+// had traffic, and the idle GPU-hours of each holder.
+func (d *Idle) Save() ([]byte, error) {
+	m := idleMemory{Version: 1, GPUs: map[string]json.RawMessage{}, Endpoints: d.endpoints, Ledger: d.ledger}
+	for uuid, st := range d.gpus {
+		raw, err := json.Marshal(st)
+		if err != nil {
+			return nil, err
+		}
+		m.GPUs[uuid] = raw
+	}
+	return json.Marshal(m)
+}
+
+// Restore takes up what Save returned.
+func (d *Idle) Restore(data []byte) error {
+	m := idleMemory{Ledger: newLedger()}
+	if err := decodeState(data, &m, 1); err != nil {
+		return err
+	}
+	gpus := map[string]*idleState{}
+	for uuid, raw := range m.GPUs {
+		st := d.newState()
+		if err := json.Unmarshal(raw, st); err != nil {
+			return fmt.Errorf("its memory of GPU %s is damaged: %w", uuid, err)
+		}
+		if st.Busy == nil || st.Power == nil {
+			return fmt.Errorf("its memory of GPU %s is not complete", uuid)
+		}
+		gpus[uuid] = st
+	}
+	if m.Ledger == nil {
+		return errors.New("its memory has no ledger of idle time")
+	}
+	d.gpus, d.ledger = gpus, m.Ledger
+	for url, t := range m.Endpoints {
+		if t != nil {
+			d.endpoints[url] = t
+		}
+	}
+	return nil
+}
