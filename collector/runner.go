@@ -107,7 +107,7 @@ func (r *runner) finish(part *Part, err error, stopping bool) {
 	}
 	if err == nil {
 		r.good = now
-	} else if !r.counted {
+	} else if !r.counted && !errors.Is(err, ErrAbsent) {
 		r.state.Errors++
 	}
 	r.state.Expected = r.Expected && !errors.Is(err, ErrAbsent)

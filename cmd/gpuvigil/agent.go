@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/child"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/metric"
@@ -40,6 +41,7 @@ type agent struct {
 	demo  *demo // nil: real sources
 	log   *slog.Logger
 	store *store.Store
+	child *child.Child // nil until a pipeline needs one
 
 	pipeline atomic.Pointer[pipeline]
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -44,8 +45,9 @@ func addChild(app *kingpin.Application) (string, command) {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, nvml.ErrNoDriver):
-			p.log.Info("There is nothing to sample.", "err", err)
-			return exitCode(child.ExitNoDriver)
+			// The agent and the doctor repeat the last line that the child says.
+			_, err = fmt.Fprintln(p.errs, err)
+			return errors.Join(exitCode(child.ExitNoDriver), err)
 		}
 		return err
 	}

@@ -28,8 +28,9 @@ func main() {
 
 // program is what every command has at hand.
 type program struct {
-	out io.Writer // results
-	log *slog.Logger
+	out  io.Writer // results
+	errs io.Writer
+	log  *slog.Logger
 }
 
 // command runs after the flags are parsed. Its exit code is 0, unless it says
@@ -67,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "gpuvigil: %v. Try gpuvigil help.\n", err)
 		return 2
 	}
-	err = commands[name](ctx, &program{out: stdout, log: promslog.New(logConfig)})
+	err = commands[name](ctx, &program{out: stdout, errs: stderr, log: promslog.New(logConfig)})
 	var code exitCode
 	switch {
 	case err == nil:

@@ -44,7 +44,8 @@ type pipeline struct {
 	log     *slog.Logger
 	store   *store.Store
 	demo    *demo
-	child   *child.Child // nil without NVML
+	child   *child.Child // nil without NVML; the same for all pipelines of an agent
+	nvml    child.Config // for the child, when this pipeline runs
 	sampler *collector.Sampler
 	engine  *detect.Engine
 	outbox  *alerting.Outbox
@@ -57,9 +58,13 @@ type pipeline struct {
 // build makes a pipeline that has not begun.
 func (a *agent) build(cfg *config.Config) (*pipeline, error) {
 	p := &pipeline{cfg: cfg, log: a.log, store: a.store, demo: a.demo}
+	p.child = a.child // it knows what is stuck in the driver, and of a release that lasts
 	sources, err := p.sources()
 	if err != nil {
 		return nil, err
+	}
+	if p.child != nil {
+		a.child = p.child
 	}
 	p.sampler = collector.NewSampler(collector.SamplerConfig{Node: cfg.Node, Tiers: tiers(cfg.Sampling), Log: a.log}, sources)
 	p.engine = detect.NewEngine(detect.Config{Node: cfg.Node, Log: a.log, Settings: settings(cfg.Rules)}, detect.Detectors(detectors(cfg.Detect)))
@@ -108,6 +113,7 @@ func (p *pipeline) restore() error {
 func (p *pipeline) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if p.child != nil {
+		p.child.Reconfigure(p.nvml)
 		group.Go(func() error { return p.child.Run(ctx) })
 	}
 	group.Go(func() error { return p.outbox.Run(ctx) })
@@ -174,13 +180,20 @@ func (p *pipeline) sources() ([]collector.Scheduled, error) {
 			return nil, err
 		}
 		sources = append(sources, scheduled(h, fast))
-		if p.cfg.NVML.Enabled {
-			if p.child, err = newChild(p.cfg, p.log); err != nil {
-				return nil, err
-			}
-			sources = append(sources, scheduled(p.child, fast))
-			children = p.child.PIDs
+		if !p.cfg.NVML.Enabled {
+			p.child = nil
+			break
 		}
+		if p.nvml, err = childConfig(p.cfg, p.log); err != nil {
+			return nil, err
+		}
+		if p.child == nil {
+			p.child = child.New(p.nvml)
+		}
+		s := scheduled(p.child, fast)
+		s.Deadline = 3 * fast // Sample waits for the next frame, which comes every fast tick
+		sources = append(sources, s)
+		children = p.child.PIDs
 	}
 	own, err := agentsource.New(children)
 	if err != nil {
@@ -215,16 +228,16 @@ func childArgs(cfg *config.Config) []string {
 	return args
 }
 
-func newChild(cfg *config.Config, log *slog.Logger) (*child.Child, error) {
+func childConfig(cfg *config.Config, log *slog.Logger) (child.Config, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("find the program's own file, to run it as the child that talks to NVML: %w", err)
+		return child.Config{}, fmt.Errorf("find the program's own file, to run it as the child that talks to NVML: %w", err)
 	}
-	return child.New(child.Config{
+	return child.Config{
 		Command:   append([]string{self}, childArgs(cfg)...),
 		InitLimit: time.Duration(cfg.NVML.InitLimit) + 15*time.Second, // the child's own limit comes first and says more
 		Log:       log.With("component", "child"),
-	}), nil
+	}, nil
 }
 
 func newInference(cfg *config.Config, log *slog.Logger) (*inference.Inference, error) {
@@ -274,7 +287,7 @@ func (p *pipeline) receivers() ([]alerting.Receiver, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, alerting.Receiver{Name: s.Name, Notifier: n, MinSeverity: s.MinSeverity})
+		out = append(out, alerting.Receiver{Name: s.Name, Notifier: n, MinSeverity: *s.MinSeverity})
 	}
 	return out, nil
 }

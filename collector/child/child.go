@@ -110,6 +110,15 @@ func New(cfg Config) *Child {
 	return c
 }
 
+// Reconfigure takes another configuration for the next Run. It must not be called
+// while Run runs.
+func (c *Child) Reconfigure(cfg Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cfg, c.log = cfg.withDefaults(), cfg.Log
+	c.next, c.backoff = time.Time{}, 0
+}
+
 // Name returns "nvml".
 func (c *Child) Name() string { return "nvml" }
 

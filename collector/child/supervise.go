@@ -16,7 +16,8 @@ import (
 const drainLimit = time.Second
 
 // Run keeps a child running until ctx ends, ends it and returns nil. It returns an
-// error at once if there is no command. It may be called once.
+// error at once if there is no command. It may be called again when it has returned,
+// and remembers processes that are stuck and a release that lasts.
 func (c *Child) Run(ctx context.Context) error {
 	if len(c.cfg.Command) == 0 {
 		return errors.New("run the NVML child: no command is configured")

@@ -104,14 +104,14 @@ type Alerting struct {
 
 // Slack is one Slack channel, reached by a bot token or an incoming webhook.
 type Slack struct {
-	Name        string         `yaml:"name"`
-	Channel     string         `yaml:"channel"` // with a token: the channel's id
-	TokenFile   string         `yaml:"token_file"`
-	TokenEnv    string         `yaml:"token_env"`
-	WebhookFile string         `yaml:"webhook_url_file"`
-	WebhookEnv  string         `yaml:"webhook_url_env"`
-	MinSeverity rules.Severity `yaml:"min_severity"`
-	APIURL      string         `yaml:"api_url"` // for tests and proxies
+	Name        string          `yaml:"name"`
+	Channel     string          `yaml:"channel"` // with a token: the channel's id
+	TokenFile   string          `yaml:"token_file"`
+	TokenEnv    string          `yaml:"token_env"`
+	WebhookFile string          `yaml:"webhook_url_file"`
+	WebhookEnv  string          `yaml:"webhook_url_env"`
+	MinSeverity *rules.Severity `yaml:"min_severity"` // what is below is not sent; ticket if not given
+	APIURL      string          `yaml:"api_url"`      // for tests and proxies
 }
 
 // Duration is a length of time, written as Prometheus does: 500ms, 15s, 1h30m, 7d.
@@ -179,6 +179,12 @@ func Parse(file string, source []byte) (*Config, error) {
 	for i := range c.Inference.Targets {
 		if c.Inference.Targets[i].Engine == "" {
 			c.Inference.Targets[i].Engine = "auto"
+		}
+	}
+	for i := range c.Alerting.Slack {
+		if c.Alerting.Slack[i].MinSeverity == nil {
+			ticket := rules.Ticket
+			c.Alerting.Slack[i].MinSeverity = &ticket
 		}
 	}
 	return c, c.check(file)

@@ -144,6 +144,7 @@ alerting:
   shadow: 0s
   slack:
   - {name: oncall, channel: C1, token_env: SLACK_TOKEN, min_severity: page}
+  - {name: team, channel: C2, token_env: SLACK_TOKEN}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +159,7 @@ alerting:
 	if r.Enabled == nil || *r.Enabled || r.For == nil || time.Duration(*r.For) != 90*time.Minute || r.Hold != nil {
 		t.Errorf("rules.idle_gpu = %+v, want disabled, for 90m, no hold", r)
 	}
-	if c.Alerting.Shadow != 0 || c.Alerting.Slack[0].MinSeverity.String() != "page" {
+	if c.Alerting.Shadow != 0 || c.Alerting.Slack[0].MinSeverity.String() != "page" || c.Alerting.Slack[1].MinSeverity.String() != "ticket" {
 		t.Errorf("alerting = %+v", c.Alerting)
 	}
 }
