@@ -134,8 +134,8 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request) {
 
 func releaseTime(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 || d > maxRelease {
-		return 0, errors.New("for how long? say ?for=15m: a time above zero and up to 24h")
+	if err != nil || d < 0 || d > maxRelease {
+		return 0, errors.New("for how long? say ?for=15m: up to 24h, or 0s to take the driver up again")
 	}
 	return d, nil
 }

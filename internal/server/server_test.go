@@ -258,6 +258,9 @@ func TestSocket(t *testing.T) {
 	if asked != 15*time.Minute || !r.Until.Equal(until) {
 		t.Errorf("released for %s until %s, want 15m until %s", asked, r.Until, until)
 	}
+	if _, err := c.Release(t.Context(), 0); err != nil || asked != 0 {
+		t.Errorf("taking the driver up again by a release for no time: %v", err)
+	}
 }
 
 func TestReleaseThatCannotBe(t *testing.T) {
