@@ -96,6 +96,7 @@ type Evidence struct {
 	Want       *float64   `json:"want,omitempty"` // in the same unit; nil if there is no expectation in numbers
 	Confidence Confidence `json:"confidence"`
 	Why        string     `json:"why,omitempty"`    // one clause on the confidence: "reported by the driver", "p = 1e-6 over 5 min"
+	Title      string     `json:"title,omitempty"`  // what is wrong, where it is more precise than the rule's
 	Action     string     `json:"action,omitempty"` // the first thing to do, where it is more precise than the rule's
 }
 
@@ -140,6 +141,17 @@ type Finding struct {
 
 // Key identifies a finding among those of one agent: rule, subject and cause.
 func (f *Finding) Key() string { return string(f.Rule) + "|" + f.Subject.String() + "|" + f.Cause }
+
+// Title says what is wrong: in the finding's own words, else in its rule's.
+func (f *Finding) Title() string {
+	if f.Evidence.Title != "" {
+		return f.Evidence.Title
+	}
+	if r := rules.Get(f.Rule); r != nil {
+		return r.Title
+	}
+	return string(f.Rule)
+}
 
 // Action returns the first thing to do about the finding: its own, else its rule's.
 func (f *Finding) Action() string {

@@ -87,6 +87,7 @@ func (d *Xid) evidence(f *fault, entry rules.Xid, lost bool, answering, gpus int
 	return Evidence{
 		Seen: b.String(), Expected: "no such error", Observed: float64(f.Count),
 		Confidence: Certain, Why: "reported by the driver", Action: entry.Action,
+		Title: fmt.Sprintf("%s (Xid %d)", capital(entry.Meaning), f.Code),
 	}
 }
 

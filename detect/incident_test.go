@@ -75,6 +75,18 @@ func TestIncidentOpensAgainOnlySoon(t *testing.T) {
 	}
 }
 
+// While an incident is open, what comes late still belongs to it.
+func TestLateMemberJoinsTheOpenIncident(t *testing.T) {
+	b := newBench(t, immediate(), Config{})
+	b.score["GPU-0"] = 2
+	b.run(2 * time.Hour)
+	b.score["GPU-1"] = 2
+	told := b.run(time.Minute)
+	if len(told) != 1 || told[0].ID != b.told[0].ID || len(told[0].Members) != 2 {
+		t.Errorf("two hours later another GPU: %+v, want it in the open incident", told)
+	}
+}
+
 func TestIncidentsOfDifferentCausesStayApart(t *testing.T) {
 	e := NewEngine(Config{}, []Detector{&script{immediate(), func(_ *collector.Snapshot, report func(Observation)) {
 		for _, cause := range []string{"xid_79", "xid_48"} {

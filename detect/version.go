@@ -175,6 +175,7 @@ func (d *Version) judge(c *component, name string, now time.Time) Observation {
 	}
 	label, _, _ := strings.Cut(name, "/")
 	ev := Evidence{
+		Title:      capital(label) + " version changed",
 		Seen:       fmt.Sprintf("%s %s → %s", label, c.from, c.Value),
 		Expected:   fmt.Sprintf("%s, as for the last %s", c.from, span(now.Sub(c.Since))),
 		Observed:   float64(n),
@@ -200,6 +201,7 @@ func (d *Version) judge(c *component, name string, now time.Time) Observation {
 func (d *Version) explainFlapping(ev *Evidence, n int) {
 	usual := d.cfg.FlapWindow.Seconds() / d.cfg.Habit.Seconds()
 	p := distuv.Poisson{Lambda: usual}.Survival(float64(n - 1))
+	ev.Title = strings.Replace(ev.Title, "changed", "keeps changing", 1)
 	ev.Seen += fmt.Sprintf(", %d changes in %s", n, span(d.cfg.FlapWindow))
 	ev.Expected = "about one change in " + span(d.cfg.Habit)
 	ev.Want = &usual

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // percentOf writes a ratio as people read it: "11 %".
@@ -58,4 +60,13 @@ func count(n int, one, many string) string {
 		return "1 " + one
 	}
 	return strconv.Itoa(n) + " " + many
+}
+
+// capital writes a clause as the beginning of a sentence.
+func capital(clause string) string {
+	if clause == "" {
+		return ""
+	}
+	first, size := utf8.DecodeRuneInString(clause)
+	return string(unicode.ToUpper(first)) + clause[size:]
 }
