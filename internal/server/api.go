@@ -31,7 +31,7 @@ type Finding struct {
 	detect.Finding
 	Title   string `json:"title"`
 	Meaning string `json:"meaning"`
-	Action  string `json:"action"` // the first thing to do
+	Action  string `json:"action"` // the first thing to do, the finding's own or the rule's
 	Unit    string `json:"unit"`   // of observed and expected
 }
 
@@ -74,9 +74,9 @@ func (s *Server) apiFindings(w http.ResponseWriter, _ *http.Request) {
 func explained(f detect.Finding) Finding {
 	r := rules.Get(f.Rule)
 	if r == nil {
-		return Finding{Finding: f, Title: string(f.Rule)}
+		return Finding{Finding: f, Title: string(f.Rule), Action: f.Action()}
 	}
-	return Finding{Finding: f, Title: r.Title, Meaning: r.Meaning, Action: r.Action, Unit: r.Unit}
+	return Finding{Finding: f, Title: r.Title, Meaning: r.Meaning, Action: f.Action(), Unit: r.Unit}
 }
 
 func (s *Server) history(of detect.Subject) []History {

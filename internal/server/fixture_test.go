@@ -184,6 +184,7 @@ func view(s *collector.Snapshot) *detect.View {
 	}
 	lost := finding(rules.IDXid, 6, "xid_79", rules.Page, detect.Firing, 6*time.Minute, detect.Evidence{
 		Seen: "Xid 79 (GPU has fallen off the bus); the GPU does not answer, its 7 peers do", Observed: 1, Confidence: detect.Certain, Why: "reported by the driver",
+		Action: "Drain the node and power-cycle it; the second time in 30 days, replace the GPU.",
 	})
 	lost.Before = []collector.Event{
 		{Time: now.Add(-9 * time.Minute), Kind: collector.ClocksEvent, Text: "hw_slowdown", UUID: s.GPUs[6].UUID},
@@ -196,8 +197,12 @@ func view(s *collector.Snapshot) *detect.View {
 	idle := finding(rules.IDIdleGPU, 5, "held", rules.Info, detect.Pending, 12*time.Minute, detect.Evidence{Seen: "idle for 12 min", Observed: 720, Confidence: detect.Likely})
 	past := finding(rules.IDXid, 2, "xid_31", rules.Ticket, detect.Resolved, 3*time.Hour, detect.Evidence{Seen: "Xid 31", Observed: 1, Confidence: detect.Certain})
 	past.Resolved = now.Add(-2 * time.Hour)
+	fault := finding(rules.IDXid, 1, "xid_13", rules.Info, detect.Firing, 4*time.Minute, detect.Evidence{
+		Seen: "Xid 13: the application used an illegal instruction", Observed: 1, Confidence: detect.Certain, Why: "reported by the driver",
+		Action: "Tell the application's owner.",
+	})
 	return &detect.View{
-		Time: now, Findings: []detect.Finding{lost, full, idle, past},
+		Time: now, Findings: []detect.Finding{lost, full, idle, past, fault},
 		Incidents:      []detect.Incident{{ID: "1", Rule: rules.IDXid, Cause: "xid_79", Severity: rules.Page, State: detect.Firing, Opened: lost.Since, Members: []detect.Finding{lost}}},
 		Conditions:     []detect.Condition{{Rule: rules.IDSaturatedGPU, Subject: full.Subject, Active: true}, {Rule: rules.IDSaturatedGPU, Subject: idle.Subject}},
 		VersionChanges: map[string]uint64{"driver": 2},

@@ -193,7 +193,7 @@ func TestValuesThatAreNoneAreNoSeries(t *testing.T) {
 	w.view.Findings[0].Evidence.Observed = math.NaN()
 	page := plainText(t, w.server(t))
 	for _, series := range []string{
-		metric.PowerDraw.Series("0", g.UUID), metric.Temperature.Series("0", g.UUID), `vigil_finding_observed{rule="xid"`,
+		metric.PowerDraw.Series("0", g.UUID), metric.Temperature.Series("0", g.UUID), `vigil_finding_observed{rule="xid",severity="page"`,
 		metric.Utilization.Series("7", w.snap.GPUs[7].UUID), `vigil_finding_expected{rule="xid"`, "vigil_finding{rule=\"idle_gpu\"", "NaN", "Inf",
 	} {
 		if strings.Contains(page, series) {
@@ -321,8 +321,9 @@ func TestHungGPUIsMarkedAndTheOthersAreServed(t *testing.T) {
 
 func TestFindingIsOnePerSeverity(t *testing.T) {
 	w := node(soon())
-	w.view.Findings = append(w.view.Findings, w.view.Findings[1])
-	w.view.Findings[4].Subject = detect.Subject{Kind: "endpoint", ID: "http://x"}
+	f := w.view.Findings[1]
+	f.Subject = detect.Subject{Kind: "endpoint", ID: "http://x"}
+	w.view.Findings = append(w.view.Findings, f)
 	page := plainText(t, w.server(t))
 	for _, line := range []string{
 		metric.FindingActive.Series("saturated_gpu", "ticket", "endpoint:http://x", "gpu_bound") + " 1",

@@ -29,6 +29,7 @@ type look struct {
 // card is one thing that is wrong: an incident, told by its root cause.
 type card struct {
 	Tone       tone
+	Brief      bool // worth knowing only: without the background
 	Severity   string
 	Title      string
 	Where      string
@@ -96,6 +97,7 @@ func capped(lines []line) []line {
 func (l *look) card(f *detect.Finding, severity rules.Severity) card {
 	c := card{
 		Tone:     tone(severity.String()),
+		Brief:    severity == rules.Info,
 		Severity: severity.String(),
 		Title:    title(f.Rule),
 		Where:    where(f),
@@ -105,11 +107,11 @@ func (l *look) card(f *detect.Finding, severity rules.Severity) card {
 		Seen:     oneLine(f.Evidence.Seen),
 		Expected: oneLine(f.Evidence.Expected),
 		Sure:     joined(": ", string(f.Evidence.Confidence), oneLine(f.Evidence.Why)),
+		Action:   oneLine(f.Action()),
 		subject:  f.Subject,
 	}
-	if r := rules.Get(f.Rule); r != nil {
-		c.Meaning, c.Action = r.Meaning, r.Action
-		c.Charts = l.charts(f.Subject, r.Watch)
+	if r := rules.Get(f.Rule); r != nil && !c.Brief {
+		c.Meaning, c.Charts = r.Meaning, l.charts(f.Subject, r.Watch)
 	}
 	for _, e := range f.Before {
 		c.Before = append(c.Before, line{clock(e.Time, l.now), l.event(e, f.Subject)})

@@ -14,6 +14,9 @@ import (
 // busy is the utilization from which the page calls a GPU busy.
 const busy = 0.05
 
+// oldReading is the age from which the page says when a silent GPU was last read.
+const oldReading = 5 * time.Second
+
 // gpuRow is one GPU of the table.
 type gpuRow struct {
 	Index             int
@@ -103,7 +106,7 @@ func owned(by []collector.Owner) ownerCell {
 
 // stateOf says in a word how the GPU is.
 func stateOf(g *collector.GPU, now time.Time) (word string, t tone, more string) {
-	if at := g.SampledAt(metric.Fast); !at.IsZero() {
+	if at := g.SampledAt(metric.Fast); !at.IsZero() && now.Sub(at) > oldReading {
 		more = "last reading " + ago(now.Sub(at))
 	}
 	util := g.Value(metric.Utilization)

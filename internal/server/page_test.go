@@ -115,6 +115,22 @@ func TestPageSaysWhatIsWrongFirst(t *testing.T) {
 	}
 }
 
+func TestCardSaysWhatToDo(t *testing.T) {
+	html := inWords(pageOf(t, node(soon())))
+	for _, want := range []string{
+		"First Drain the node and power-cycle it; the second time in 30 days, replace the GPU.", // the finding's own
+		"First " + rules.Get(rules.IDSaturatedGPU).Action,                                       // the rule's
+		"First Tell the application&#39;s owner.",
+	} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page does not say %q:\n%s", want, html)
+		}
+	}
+	if strings.Count(html, "Meaning ") != 2 {
+		t.Errorf("want the meaning with the page and the ticket, not with what is only worth knowing:\n%s", html)
+	}
+}
+
 func TestSimulatedPageSaysSo(t *testing.T) {
 	w := node(soon())
 	if strings.Contains(pageOf(t, w), "Simulated") {
