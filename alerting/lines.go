@@ -7,7 +7,6 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
-	"gpuvigil/rules"
 )
 
 // owner names who holds the GPU. A person's name does not go into a channel.
@@ -94,7 +93,7 @@ func also(members []detect.Finding) string {
 		f := &others[k]
 		what := subject(f, "")
 		if f.Rule != members[0].Rule || f.Cause != members[0].Cause {
-			what += " " + title(rules.Get(f.Rule), f)
+			what += " " + f.Title()
 		}
 		said = append(said, clean(what, nameSize))
 	}

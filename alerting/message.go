@@ -59,7 +59,7 @@ func Render(m Message) Text {
 	if t.Resolved {
 		t.add("Lasted", lasted(i, root))
 	} else {
-		t.add("First", clean(action(m.Rule, root), valueSize))
+		t.add("First", clean(root.Action(), valueSize))
 		t.add("Since", since(i, root).UTC().Format("2006-01-02 15:04:05 MST"))
 	}
 	t.add("Where", where(m, root))
@@ -108,7 +108,7 @@ func headline(m Message, root *detect.Finding) string {
 	}
 	head := urgency(i) + " " + clean(place, nameSize/2) + ": "
 	room := headlineSize - len([]rune(head)) - len(", ") - len(at)
-	return head + clean(title(m.Rule, root), room) + ", " + at
+	return head + clean(root.Title(), room) + ", " + at
 }
 
 func since(i *detect.Incident, root *detect.Finding) time.Time {
@@ -133,40 +133,4 @@ func subject(f *detect.Finding, node string) string {
 	default:
 		return f.Subject.ID + " on " + node
 	}
-}
-
-// title says what is wrong: what an Xid means, or the rule's title and the cause.
-func title(rule *rules.Rule, f *detect.Finding) string {
-	if code, ok := xid(f); ok {
-		return fmt.Sprintf("%s (Xid %d)", rules.XidInfo(code).Meaning, code)
-	}
-	what := string(f.Rule)
-	if rule != nil {
-		what = rule.Title
-	}
-	if f.Cause == "" || f.Cause == string(f.Rule) {
-		return what
-	}
-	return what + " (" + strings.ReplaceAll(f.Cause, "_", " ") + ")"
-}
-
-// action says what to do first.
-func action(rule *rules.Rule, f *detect.Finding) string {
-	if code, ok := xid(f); ok {
-		return rules.XidOf(code, f.Evidence.Seen).Action
-	}
-	if rule == nil {
-		return ""
-	}
-	return rule.Action
-}
-
-// xid returns the code of a finding whose cause is one.
-func xid(f *detect.Finding) (code int, ok bool) {
-	digits, ok := strings.CutPrefix(f.Cause, "xid_")
-	if !ok || f.Rule != rules.IDXid {
-		return 0, false
-	}
-	code, err := strconv.Atoi(digits)
-	return code, err == nil
 }

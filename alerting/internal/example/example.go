@@ -26,6 +26,7 @@ func Incidents() []detect.Incident {
 		Seen:       "Xid 79 at 03:12:04, the GPU does not answer, 7 peers fine",
 		Expected:   "no errors",
 		Confidence: detect.Certain, Why: "reported by the driver",
+		Title: "The GPU has fallen off the bus (Xid 79)", Action: rules.XidInfo(79).Action,
 	})
 	lost.Before = []collector.Event{
 		{Time: Start.Add(-9 * time.Minute), Kind: collector.ClocksEvent, Text: "hw_thermal"},
@@ -45,7 +46,7 @@ func Incidents() []detect.Incident {
 	version := finding(rules.IDVersionChanged, "driver", detect.Evidence{
 		Seen:       "driver 570.124.06 → 575.57.08, the third change in 7 days",
 		Expected:   "no change",
-		Confidence: detect.Certain, Why: "reported by the driver",
+		Confidence: detect.Certain, Why: "reported by the driver", Title: "Driver version keeps changing",
 	})
 	version.Subject = detect.Subject{Kind: "node", ID: node}
 	version.GPUIndex, version.GPUModel, version.Owner = -1, "", collector.Owner{}
