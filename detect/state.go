@@ -80,9 +80,9 @@ func (e *Engine) Save() ([]byte, error) {
 
 // Restore takes up what Save of this or an older release returned. It is called
 // before the first Observe. A state that is damaged, or newer than this release
-// knows, is an error and changes nothing; if only a detector's own memory cannot
-// be read, that detector starts without one, everything else is restored, and the
-// error says so.
+// knows, is an error and changes nothing. If only a detector's own memory cannot
+// be read, that detector starts without one, which is logged and counted as a
+// failure of the detector; everything else is restored.
 func (e *Engine) Restore(data []byte) error {
 	var s engineState
 	var version struct{ Version int }
@@ -119,10 +119,10 @@ func (e *Engine) Restore(data []byte) error {
 	for _, j := range e.judges {
 		j.block()
 	}
-	err := e.restoreDetectors(judges, s.Detectors)
+	e.restoreDetectors(judges, s.Detectors)
 	e.changed = true
 	e.publish()
-	return err
+	return nil
 }
 
 func (e *Engine) restoreIncidents(states []incidentState) {
@@ -167,8 +167,7 @@ func (e *Engine) orphan(f findingState) {
 	e.finished = append(e.finished, t.Finding)
 }
 
-func (e *Engine) restoreDetectors(judges map[rules.ID]*judge, states map[rules.ID]json.RawMessage) error {
-	var errs []error
+func (e *Engine) restoreDetectors(judges map[rules.ID]*judge, states map[rules.ID]json.RawMessage) {
 	e.parked = map[rules.ID]json.RawMessage{}
 	for id, raw := range states {
 		if judges[id] == nil {
@@ -182,8 +181,8 @@ func (e *Engine) restoreDetectors(judges map[rules.ID]*judge, states map[rules.I
 			continue
 		}
 		if err := d.Restore(raw); err != nil {
-			errs = append(errs, fmt.Errorf("detector %s starts without memory: %w", j.rule.ID, err))
+			j.failures.Inc()
+			e.cfg.Log.Error("a detector starts without memory", "rule", j.rule.ID, "err", err)
 		}
 	}
-	return errors.Join(errs...)
 }

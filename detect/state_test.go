@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -130,8 +131,14 @@ func TestDetectorsMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.memory, two.memory, one.err = "", "", errors.New("its memory is damaged")
-	if err := NewEngine(Config{}, []Detector{one, two}).Restore(data); err == nil || !strings.Contains(err.Error(), "detector one starts without memory") {
-		t.Errorf("error %v, want one that names the detector", err)
+	var log strings.Builder
+	e := NewEngine(Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, []Detector{one, two})
+	before := failures(e)
+	if err := e.Restore(data); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "starts without memory") || !strings.Contains(log.String(), "rule=one") || failures(e) != before+1 {
+		t.Errorf("a memory that cannot be read was counted %d times and logged as %q, want once with the rule's name", failures(e)-before, log.String())
 	}
 	if two.memory != "of two" {
 		t.Errorf("the other detector's memory is %q", two.memory)
@@ -202,10 +209,10 @@ func FuzzRestore(f *testing.F) {
 	f.Add([]byte(`{"version":1,"detectors":{"xid":{"version":1,"order":["a"],"gpus":{"a":{"faults":[null]}}},"idle_gpu":{"version":1,"gpus":{"a":null,"b":{"busy":null,"power":null}},"ledger":null,"endpoints":{"a":null}},"saturated_gpu":{"version":1,"endpoints":{"a":{}}},"version_changed":{"version":1,"components":{"a":null},"order":["a"]}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		e := NewEngine(Config{}, Detectors(DetectorConfig{}))
-		before := failures(e)
 		if e.Restore(data) != nil {
 			return
 		}
+		before := failures(e)
 		for i := range 3 {
 			e.Observe(node(day.Add(time.Duration(i)*time.Second), 2))
 		}
