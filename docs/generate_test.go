@@ -53,7 +53,7 @@ func generators(t *testing.T) map[string]func(*testing.T) string {
 		"xid":      func(*testing.T) string { return xidTable() },
 		"alerts":   alertTable,
 		"commands": commandTable,
-		"series":   func(*testing.T) string { return seriesSentence() },
+		"series":   func(*testing.T) string { return seriesTable() },
 	}
 	for _, r := range rules.All() {
 		all["rule "+string(r.ID)] = func(*testing.T) string { return ruleFacts(r) }

@@ -68,15 +68,16 @@ func seriesOf(e metric.Entity) (fixed, open int) {
 	return fixed, open
 }
 
-// seriesSentence says what a scrape costs. The budgets are held against a running
+// seriesTable says what a scrape costs. The budgets are held against a running
 // agent in TestSeriesBudget.
-func seriesSentence() string {
+func seriesTable() string {
 	gpu, _ := seriesOf(metric.GPU)
 	node, _ := seriesOf(metric.Node)
 	agent, _ := seriesOf(metric.Agent)
 	source, _ := seriesOf(metric.Source)
 	instance, _ := seriesOf(metric.Instance)
 	endpoint, _ := seriesOf(metric.Endpoint)
+	budget := fmt.Sprintf("\nA test counts the series of a running agent and fails above %d for a GPU or %d for the host.\n", budgetGPU, budgetHost)
 	return table([]string{"for each", "series", "and one more for each"}, [][]string{
 		{"GPU that reports everything", fmt.Sprint(gpu), "owner; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
 		{"MIG instance", fmt.Sprint(instance), ""},
@@ -84,5 +85,5 @@ func seriesSentence() string {
 		{"source (NVML, host, agent, inference)", fmt.Sprint(source), ""},
 		{"model of an inference server", fmt.Sprint(endpoint), ""},
 		{"finding that fires", fmt.Sprint(len(metric.Of(metric.Finding))), ""},
-	})
+	}) + budget
 }
