@@ -95,14 +95,14 @@ func (d *Idle) Observe(s *collector.Snapshot, report func(Observation)) {
 		}
 		st := d.state(g)
 		if at := g.SampledAt(metric.Fast); !at.Equal(st.At) {
-			d.see(s, g, st, at)
+			d.sample(s, g, st, at)
 		}
-		d.judge(s, g, st, report)
+		d.tell(s, g, st, report)
 	}
 }
 
-// see takes up a GPU's readings and decides whether it is idle.
-func (d *Idle) see(s *collector.Snapshot, g *collector.GPU, st *idleState, at time.Time) {
+// sample takes up a GPU's readings and decides whether it is idle.
+func (d *Idle) sample(s *collector.Snapshot, g *collector.GPU, st *idleState, at time.Time) {
 	util := g.Value(metric.Utilization)
 	dt := min(max(at.Sub(st.At), 0), sampleGap)
 	if st.At.IsZero() || at.Before(st.Since) {
@@ -190,7 +190,7 @@ func (d *Idle) limit(g *collector.GPU, st *idleState) time.Duration {
 	}
 }
 
-func (d *Idle) judge(s *collector.Snapshot, g *collector.GPU, st *idleState, report func(Observation)) {
+func (d *Idle) tell(s *collector.Snapshot, g *collector.GPU, st *idleState, report func(Observation)) {
 	o := Observation{Subject: gpuSubject(g.UUID), Cause: "idle_with_context", GPU: g, Owner: st.Holder}
 	other := o
 	other.Cause = "held_without_process"

@@ -214,8 +214,8 @@ func FuzzRestore(f *testing.F) {
 }
 
 func failures(e *Engine) (n uint64) {
-	for _, j := range e.judges {
-		n += j.failures.Get()
+	for _, w := range e.watchers {
+		n += w.failures.Get()
 	}
 	return n
 }
