@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -190,7 +191,7 @@ func TestRelease(t *testing.T) {
 	}
 	// The command promises that the driver is free when it returns.
 	for _, pid := range mapping(t) {
-		if pid == a.cmd.Process.Pid || contains(a.children(t), pid) {
+		if pid == a.cmd.Process.Pid || slices.Contains(a.children(t), pid) {
 			t.Errorf("after gpuvigil release process %d still has the driver's library mapped", pid)
 		}
 	}
@@ -227,13 +228,4 @@ func mapping(t *testing.T) (pids []int) {
 		pids = append(pids, pid)
 	}
 	return pids
-}
-
-func contains(pids []int, pid int) bool {
-	for _, p := range pids {
-		if p == pid {
-			return true
-		}
-	}
-	return false
 }
