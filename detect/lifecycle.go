@@ -14,6 +14,7 @@ const (
 	dampedHold  = 15 * time.Minute
 	maxHold     = 2 * time.Hour
 	lookBack    = 10 * time.Minute // for what changed before a finding began
+	lately      = time.Minute      // a condition that fires must have been judged within it
 )
 
 // key identifies a finding among those of one rule.
@@ -170,7 +171,7 @@ func (e *Engine) advance(w *watcher, t *tracked) {
 		switch {
 		case !t.holds || e.unseen(t) > longPause:
 			e.withdraw(t)
-		case e.now.Sub(t.Since) >= w.wait && !w.hidden(t):
+		case e.now.Sub(t.Since) >= w.wait && e.now.Sub(t.LastSeen) <= lately && !w.hidden(t):
 			e.fire(t)
 		}
 	case Firing:
