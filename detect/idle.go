@@ -50,6 +50,7 @@ type idleState struct {
 	Since   time.Time         `json:"since"`    // held by the holder, or last at work
 	Idle    bool              `json:"idle"`     //
 	At      time.Time         `json:"at"`       // of the newest reading
+	Booked  time.Time         `json:"booked"`   // up to then its idle time is in the ledger
 	Process bool              `json:"process"`  // a process has a context
 	Note    bool              `json:"notebook"` // and is a notebook
 
@@ -109,7 +110,7 @@ func (d *Idle) sample(s *collector.Snapshot, g *collector.GPU, st *idleState, at
 		dt, st.Since = 0, at
 	}
 	st.At = at
-	st.Busy.Add(at, indicator(util >= idleUtilization))
+	st.Busy.Add(at, indicator(util >= idleUtilization || st.working(g)))
 	held := st.Process || len(g.Owners) > 0
 	if owner := holder(g); !held || owner != st.Holder {
 		st.Holder, st.Since, st.Idle = owner, at, false
@@ -123,12 +124,14 @@ func (d *Idle) sample(s *collector.Snapshot, g *collector.GPU, st *idleState, at
 	limit := d.limit(g, st)
 	share, covered := st.Busy.Over(at, limit)
 	quiet := held && at.Sub(st.Since) >= limit && share < idleShare && covered.Seconds() >= float64(minCoverage*limit.Seconds())
-	quiet = quiet && !st.working(g) && !d.reserve(s, g)
-	switch {
-	case quiet && !st.Idle:
-		d.ledger.add(st.Holder, at, limit) // what led to the finding was idle, too
-	case quiet:
-		d.ledger.add(st.Holder, at, dt)
+	quiet = quiet && !d.reserve(s, g)
+	if quiet {
+		longest := limit // what led to the finding was idle, too
+		if st.Idle {
+			longest = dt
+		}
+		d.ledger.add(st.Holder, later(at.Add(-longest), later(st.Since, st.Booked)), at)
+		st.Booked = at
 	}
 	st.Idle = quiet
 }
@@ -169,7 +172,8 @@ func (d *Idle) list(s *collector.Snapshot) {
 	}
 }
 
-// working reports whether the GPU draws clearly more than it does at rest.
+// working reports whether the GPU draws clearly more than it does at rest. It is
+// of one reading: single ones prove nothing, the share of them does.
 func (st *idleState) working(g *collector.GPU) bool {
 	if st.Power.Weight() < powerKnown.Seconds() {
 		return false
