@@ -43,7 +43,9 @@ func clock(t, now time.Time) string {
 }
 
 // minute writes an instant without its seconds, for what is known to the minute.
-func minute(t, now time.Time) string { return strings.TrimSuffix(clock(t.Truncate(time.Minute), now), ":00") }
+func minute(t, now time.Time) string {
+	return strings.TrimSuffix(clock(t.Truncate(time.Minute), now), ":00")
+}
 
 const none = "n/a" // stands for what was not reported
 
