@@ -63,7 +63,12 @@ func (f *fakeGPU) GetTemperature(nvml.TemperatureSensors) (uint32, nvml.Return) 
 	return 50, f.ask("GetTemperature")
 }
 func (f *fakeGPU) GetFieldValues(v []nvml.FieldValue) nvml.Return {
-	v[0].Value = [8]byte{60}
+	for i := range v {
+		v[i].NvmlReturn = uint32(nvml.ERROR_NOT_SUPPORTED)
+		if v[i].FieldId == nvml.FI_DEV_MEMORY_TEMP {
+			v[i].NvmlReturn, v[i].Value, v[i].LatencyUsec = uint32(nvml.SUCCESS), [8]byte{60}, 1
+		}
+	}
 	return f.ask("GetFieldValues")
 }
 func (f *fakeGPU) GetClockInfo(nvml.ClockType) (uint32, nvml.Return) { return 1, f.ask("GetClockInfo") }
@@ -120,6 +125,15 @@ func (d *fakeDriver) SystemGetCudaDriverVersion_v2() (int, nvml.Return) {
 }
 func (d *fakeDriver) EventSetCreate() (nvml.EventSet, nvml.Return) {
 	return nil, nvml.ERROR_NOT_SUPPORTED
+}
+func (d *fakeDriver) SystemGetConfComputeState() (nvml.ConfComputeSystemState, nvml.Return) {
+	return nvml.ConfComputeSystemState{}, nvml.ERROR_NOT_SUPPORTED
+}
+func (d *fakeDriver) GpmSampleAlloc() (nvml.GpmSample, nvml.Return) {
+	return nil, nvml.ERROR_NOT_SUPPORTED
+}
+func (d *fakeDriver) GpmMetricsGet(*nvml.GpmMetricsGetType) nvml.Return {
+	return nvml.ERROR_NOT_SUPPORTED
 }
 func (d *fakeDriver) DeviceGetCount() (int, nvml.Return) { return len(d.gpus), nvml.SUCCESS }
 func (d *fakeDriver) DeviceGetHandleByIndex(i int) (nvml.Device, nvml.Return) {

@@ -12,6 +12,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/bands"
 	"gpuvigil/internal/metric"
 )
 
@@ -42,6 +43,15 @@ type worker struct {
 	silent    bool   // no call of the last fast tier had an answer
 	seen      uint64 // see sample.seen
 	last      [metric.Tiers]time.Time
+	bands     bands.GPU
+	load      load
+	firmware  firmware
+	links     growth
+	migMode   [2]bool // now, and after the next reset
+	migKnown  bool    // the GPU has such a mode
+
+	entries      []nvml.FieldValue // of the batch under way
+	fields, gpms []*call
 }
 
 func newWorker(s *session, slot int) *worker {
@@ -85,13 +95,17 @@ func (w *worker) sample(ctx context.Context, t metric.Tier, now time.Time) {
 	if w.seen == 0 {
 		w.seen = uint64(now.Add(-w.cfg.Tiers[metric.Processes]).UnixMicro())
 	}
-	s := sample{readings: without(w.gpu.Readings, metric.GPU, t), seen: w.seen}
-	good := w.ask(ctx, &w.subject, t, &s, now)
+	s := sample{readings: without(w.gpu.Readings, metric.GPU, t), seen: w.seen, pcie: &w.subject.gpm.pcie}
+	good := w.ask(ctx, &w.subject, t, nobody, &s, now)
 	if t == metric.Fast {
 		w.silent = !good
 		w.suspect = w.suspect || !good
 	}
 	w.sampleInstances(ctx, t, &s, now)
+	if w.gpu == nil {
+		return
+	}
+	w.derive(t, &s, now)
 	if w.gpu == nil {
 		return
 	}
@@ -117,7 +131,7 @@ func (w *worker) sampleInstances(ctx context.Context, t metric.Tier, s *sample, 
 	}
 	for _, in := range w.instances {
 		own := sample{readings: without(in.Readings, metric.Instance, t)}
-		w.ask(ctx, &in.subject, t, &own, now)
+		w.ask(ctx, &in.subject, t, in.GI, &own, now)
 		if w.gpu == nil {
 			return
 		}
@@ -135,35 +149,88 @@ func (w *worker) sampleInstances(ctx context.Context, t metric.Tier, s *sample, 
 		w.processes = processes
 		if complete {
 			s.countProcesses(processes)
+			s.leaveOver(w.load.take(), processes)
 		}
 	}
 }
 
+// ended says how one or more calls ended.
+type ended struct {
+	good bool // one had an answer
+	stop bool // no more are to be made
+}
+
+func (e *ended) join(o ended) { e.good, e.stop = e.good || o.good, e.stop || o.stop }
+
 // ask makes the calls of a tier that may have an answer and reports whether one
-// had, or none was to be made.
-func (w *worker) ask(ctx context.Context, b *subject, t metric.Tier, s *sample, now time.Time) bool {
+// had, or none was to be made. Field values and GPM metrics are one call each for
+// all that is due. gi is a MIG instance's GPU instance, or nobody.
+func (w *worker) ask(ctx context.Context, b *subject, t metric.Tier, gi int, s *sample, now time.Time) bool {
 	due := b.due(t, now)
-	good := len(due) == 0
+	all := ended{good: len(due) == 0}
+	w.fields, w.gpms = w.fields[:0], w.gpms[:0]
 	for _, c := range due {
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return true
+		case c.field != nil:
+			w.fields = append(w.fields, c)
+		case c.gpm != nil:
+			w.gpms = append(w.gpms, c)
+		default:
+			ret := w.do(c.function, func() nvml.Return { return c.read(b.dev, s) })
+			all.join(w.conclude(b, c, ret, now))
 		}
-		ret := w.do(c.function, func() nvml.Return { return c.read(b.dev, s) })
-		switch judge(ret) {
-		case fatal:
-			w.fail(&callError{c.function, w.gpu.UUID, ret})
+		if all.stop {
 			return false
-		case lost:
-			w.lose(ret, now)
-			return false
-		case stale:
-			w.suspect = true
-		case answered, nothing:
-			good = true
 		}
-		b.note(c, ret, now, w.log)
 	}
-	return good
+	if len(w.fields) > 0 {
+		all.join(w.askFields(b, w.fields, s, now))
+	}
+	if len(w.gpms) > 0 && !all.stop {
+		all.join(w.askGPM(ctx, b, w.gpms, gi, s, now))
+	}
+	return all.good && !all.stop
+}
+
+// askFields asks for all fields that are due with one call.
+func (w *worker) askFields(b *subject, calls []*call, s *sample, now time.Time) (all ended) {
+	w.entries = w.entries[:0]
+	for _, c := range calls {
+		w.entries = append(w.entries, nvml.FieldValue{FieldId: c.field.id, ScopeId: c.field.scope})
+	}
+	ret := w.do(fieldValues, func() nvml.Return { return b.dev.GetFieldValues(w.entries) })
+	for i, c := range calls {
+		one := ret
+		if ret == nvml.SUCCESS {
+			one = c.field.answer(c.rows[0], &w.entries[i], b.recall(c), s)
+		}
+		all.join(w.conclude(b, c, one, now))
+		if all.stop {
+			break
+		}
+	}
+	return all
+}
+
+// conclude draws the consequences of how a call ended.
+func (w *worker) conclude(b *subject, c *call, ret nvml.Return, now time.Time) ended {
+	var e ended
+	switch judge(ret) {
+	case fatal:
+		w.fail(&callError{c.function, w.gpu.UUID, ret})
+		return ended{stop: true}
+	case lost:
+		w.lose(ret, now)
+		return ended{stop: true}
+	case stale:
+		w.suspect = true
+	case answered, nothing:
+		e.good = true
+	}
+	b.note(c, ret, now, w.log)
+	return e
 }
 
 // count adds to the values that cannot be. What was published is not changed.
@@ -186,7 +253,7 @@ func (w *worker) publish() {
 	if w.gpu == nil {
 		return
 	}
-	v := &view{gpu: *w.gpu, processes: w.processes}
+	v := &view{gpu: *w.gpu, processes: w.processes, firmware: w.firmware}
 	for _, in := range w.instances {
 		v.instances = append(v.instances, in.Instance)
 	}

@@ -117,15 +117,19 @@ type Def struct {
 	Dim    *Dimension // closed dimension, or nil
 	Labels []string   // further labels (Info, Agent and Finding rows only)
 
+	// Detail marks what is sampled but is a series only in the full profile: the
+	// default keeps within its budget of series.
+	Detail bool
+
 	// Min and Max bound what is physically possible, in base units. A value
 	// outside is dropped and counted, never shown. Both zero: no bounds but
 	// finite and, for counters, not negative.
 	Min, Max float64
 
-	NVML  string   // the NVML call and selector that it comes from, or empty
-	Raw   string   // NVML's unit, for the docs: mW, MiB, %
-	Scale float64  // raw × Scale is the value in base units; 0 means 1
-	DCGM  []string // names under which DCGM exporters publish the same fact
+	NVML  string  // the NVML call and selector that it comes from, or empty
+	Raw   string  // NVML's unit, for the docs: mW, MiB, %
+	Scale float64 // raw × Scale is the value in base units; 0 means 1
+	DCGM  []DCGM  // names under which dcgm-exporter publishes the same fact
 
 	col int
 }
