@@ -102,34 +102,66 @@ func Fill(f *fakenvml.File, devices map[metric.Entity]string) (set []Column, res
 }
 
 // answer chooses a number for each column of the row and puts it in its place in
-// the answer of its call. The catalogue names a call as nvmlFunction.member,
-// nvmlFunction/{A,B}/C, nvmlFunction.{member,member}, field/ID, field/ID/all or gpm/ID.
+// the answer of its call.
 func answer(d *metric.Def, device string, answers map[[2]string][]any, pick func(*metric.Def) uint64) ([]Column, error) {
+	places, err := Places(d)
+	if err != nil {
+		return nil, err
+	}
+	var columns []Column
+	for i, p := range places {
+		at := [2]string{device, p.Key}
+		if answers[at] == nil {
+			answers[at] = slices.Repeat([]any{uint64(0)}, p.Of)
+		}
+		raw := pick(d)
+		answers[at][p.At] = raw
+		columns = append(columns, Column{d, i, device, p.Key, raw})
+	}
+	return columns, nil
+}
+
+// Place is where in the fake's answers a column of a row is: the key, and which
+// of the numbers that it answers with.
+type Place struct {
+	Key    string
+	At, Of int
+}
+
+// Places returns where each column of the row is. The catalogue names a call as
+// nvmlFunction.member, nvmlFunction/{A,B}/C, nvmlFunction.{member,member},
+// field/ID, field/ID/all or gpm/ID.
+func Places(d *metric.Def) ([]Place, error) {
 	call, member, _ := strings.Cut(d.NVML, ".")
 	keys, err := expand(call)
+	if err != nil {
+		return nil, err
+	}
 	each := strings.Split(strings.Trim(member, "{}"), ",")
 	if len(each) > 1 {
 		keys = slices.Repeat(keys, len(each))
 	} else {
 		each = slices.Repeat(each, len(keys))
 	}
-	if err == nil && len(keys) != d.Width() {
-		err = fmt.Errorf("%s has %d values and %s names %d calls", d, d.Width(), d.NVML, len(keys))
+	if len(keys) != d.Width() {
+		return nil, fmt.Errorf("%s has %d values and %s names %d calls", d, d.Width(), d.NVML, len(keys))
 	}
-	if err != nil {
-		return nil, err
-	}
-	var columns []Column
+	var places []Place
 	for i, key := range keys {
-		at, all := [2]string{device, key}, members[key]
-		if answers[at] == nil {
-			answers[at] = slices.Repeat([]any{uint64(0)}, max(1, len(all)))
-		}
-		raw := pick(d)
-		answers[at][max(0, slices.Index(all, each[i]))] = raw
-		columns = append(columns, Column{d, i, device, key, raw})
+		all := members[key]
+		places = append(places, Place{key, max(0, slices.Index(all, each[i])), max(1, len(all))})
 	}
-	return columns, nil
+	return places, nil
+}
+
+// Special reports whether the row is not simply the numbers of one key: what the
+// driver tells by lists, by events, bit by bit or link by link.
+func Special(d *metric.Def) bool {
+	switch d {
+	case metric.ClockEvent, metric.VGPULicensed, metric.NVLinkBER, metric.XidErrors:
+		return true
+	}
+	return d.NVML == "" || strings.Contains(d.NVML, "Process") || strings.Contains(d.NVML, " of each ")
 }
 
 // expand turns NVML/{A,B}/C into the keys NVML/0/2 and NVML/1/2.
