@@ -82,7 +82,7 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 	if err != nil {
 		return err
 	}
-	srv := server.New(a.serverConfig(authenticated))
+	srv := server.New(a.serverConfig(authenticated, cfg.NVML.Profile == config.FullProfile))
 	if err := first.restore(); err != nil {
 		return err
 	}
@@ -119,6 +119,9 @@ func (f *agentFlags) load(host func() (string, error)) (*config.Config, error) {
 	cfg, err := config.Load(f.configFile)
 	if err != nil {
 		return nil, err
+	}
+	if f.profile != "" {
+		cfg.NVML.Profile = config.Profile(f.profile)
 	}
 	if f.library != "" {
 		cfg.NVML.LibraryPath = f.library
@@ -200,7 +203,7 @@ func (a *agent) reload() (*pipeline, error) {
 	return a.build(cfg)
 }
 
-func (a *agent) serverConfig(authenticated bool) server.Config {
+func (a *agent) serverConfig(authenticated, full bool) server.Config {
 	return server.Config{
 		Snapshot:      func() *collector.Snapshot { return a.pipeline.Load().sampler.Latest() },
 		View:          func() *detect.View { return a.pipeline.Load().engine.View() },
@@ -208,6 +211,7 @@ func (a *agent) serverConfig(authenticated bool) server.Config {
 		Release:       func(d time.Duration) error { return a.pipeline.Load().release(d) },
 		ReleasedUntil: func() time.Time { return a.pipeline.Load().releasedUntil() },
 		Version:       server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
+		Full:          full,
 		Authenticated: authenticated,
 		Log:           a.log,
 	}

@@ -119,7 +119,7 @@ func (w *worker) leave() {
 	w.gpu, w.handle, w.subject = nil, nil, subject{}
 	w.processes = nil
 	w.seen, w.silent, w.last = 0, false, [metric.Tiers]time.Time{}
-	w.load, w.links, w.bands, w.firmware = load{}, growth{}, bands.GPU{}, firmware{}
+	w.load, w.linked, w.bands, w.firmware, w.links = load{}, growth{}, bands.GPU{}, firmware{}, nil
 }
 
 // attachMIG looks for MIG mode and instances. Another mode supports other calls.

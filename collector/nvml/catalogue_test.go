@@ -37,7 +37,7 @@ func TestEveryRowOfTheCatalogue(t *testing.T) {
 	n.Add(fakenvml.MIG(1, 0), computeList, 9, 1<<30, 7, 0)
 	n.start()
 	n.complete()
-	p := n.await("an Xid error and a count", func(p *collector.Part) bool { 
+	p := n.await("an Xid error and a count", func(p *collector.Part) bool {
 		return n.xid(p) && p.Node.Has(metric.GPUsSeen) && p.GPUs[0].Has(metric.SMActivity) && p.Instances[0].Has(metric.MIGSMActivity)
 	})
 
@@ -84,7 +84,7 @@ func TestEveryRowOfTheCatalogue(t *testing.T) {
 }
 
 func TestCallsOfARowShareItsTier(t *testing.T) {
-	for _, c := range append(gpuCalls("580"), instanceCalls()...) {
+	for _, c := range slices.Concat(gpuCalls("580"), instanceCalls(), linkCalls()) {
 		for _, d := range c.rows {
 			if d.Tier != c.tier() {
 				t.Errorf("%s fills %s of tier %v and %s of tier %v", c.function, c.rows[0], c.tier(), d, d.Tier)
@@ -95,7 +95,7 @@ func TestCallsOfARowShareItsTier(t *testing.T) {
 
 func TestEveryRowHasACall(t *testing.T) {
 	filled := map[*metric.Def]bool{metric.GPUsSeen: true, metric.XidErrors: true, metric.ConfidentialComputing: true}
-	for _, c := range append(gpuCalls("580"), instanceCalls()...) {
+	for _, c := range slices.Concat(gpuCalls("580"), instanceCalls(), linkCalls()) {
 		for _, d := range c.rows {
 			filled[d] = true
 		}

@@ -17,11 +17,12 @@ func (w *worker) derive(t metric.Tier, s *sample, now time.Time) {
 		w.observe(s, now)
 		w.load.add(s.readings)
 	case metric.Slow:
-		for i, rate := range w.links.rates(s.readings, metric.NVLinkBytes, now) {
+		for i, rate := range w.linked.rates(s.readings, metric.NVLinkBytes, now) {
 			if !math.IsNaN(rate) {
 				s.put(metric.NVLinkThroughput, i, rate)
 			}
 		}
+		w.sampleLinks(s, now)
 	case metric.Inventory:
 		if w.migKnown {
 			for i, on := range w.migMode {

@@ -13,7 +13,8 @@ import (
 
 const (
 	fieldValues = "nvmlDeviceGetFieldValues"
-	allLinks    = math.MaxUint32 // as a scope; scope 0 is link 0
+	allLinks    = math.MaxUint32     // as a scope; scope 0 is link 0
+	eachLink    = math.MaxUint32 - 1 // stands for the number of the link that is asked about
 )
 
 // fieldQuery is one entry of the batch of field values that is asked for with

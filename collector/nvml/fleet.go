@@ -47,6 +47,7 @@ type record struct {
 type view struct {
 	gpu       collector.GPU
 	instances []collector.Instance
+	links     []collector.Link
 	processes []collector.Process
 	firmware  firmware
 }

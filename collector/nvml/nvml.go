@@ -99,8 +99,8 @@ type session struct {
 	fatal   chan error    // has room for the first
 	turn    *gpmTurn
 
-	gpuCalls, migCalls, instanceCalls []*call
-	buffers                           []*buffer
+	gpuCalls, migCalls, instanceCalls, linkCalls []*call
+	buffers                                      []*buffer
 }
 
 // newSession initialises NVML. Each step may hang.
@@ -142,6 +142,7 @@ func (s *session) prepare(driver string) {
 		}
 	}
 	s.instanceCalls = resolve(s.guard, instanceCalls())
+	s.linkCalls = resolve(s.guard, linkCalls())
 	for _, b := range buffers() {
 		b.missing = !s.guard.has(b.function)
 		s.buffers = append(s.buffers, &b)

@@ -30,6 +30,7 @@ func (s *server) compose(now time.Time) *collector.Part {
 		gsp, inforom = append(gsp, v.firmware.gsp), append(inforom, v.firmware.inforom)
 		p.GPUs = append(p.GPUs, g)
 		p.Instances = append(p.Instances, v.instances...)
+		p.Links = append(p.Links, v.links...)
 		p.Processes = append(p.Processes, v.processes...)
 	})
 	slices.SortStableFunc(p.Instances, func(a, b collector.Instance) int {

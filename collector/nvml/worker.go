@@ -46,7 +46,8 @@ type worker struct {
 	bands     bands.GPU
 	load      load
 	firmware  firmware
-	links     growth
+	linked    growth
+	links     []*link
 	migMode   [2]bool // now, and after the next reset
 	migKnown  bool    // the GPU has such a mode
 
@@ -186,7 +187,7 @@ func (w *worker) ask(ctx context.Context, b *subject, t metric.Tier, gi int, s *
 		}
 	}
 	if len(w.fields) > 0 {
-		all.join(w.askFields(b, w.fields, s, now))
+		all.join(w.askFields(b, w.fields, 0, s, now))
 	}
 	if len(w.gpms) > 0 && !all.stop {
 		all.join(w.askGPM(ctx, b, w.gpms, gi, s, now))
@@ -194,11 +195,16 @@ func (w *worker) ask(ctx context.Context, b *subject, t metric.Tier, gi int, s *
 	return all.good && !all.stop
 }
 
-// askFields asks for all fields that are due with one call.
-func (w *worker) askFields(b *subject, calls []*call, s *sample, now time.Time) (all ended) {
+// askFields asks for all fields that are due with one call. number is the NVLink
+// that the fields of each link are asked of.
+func (w *worker) askFields(b *subject, calls []*call, number uint32, s *sample, now time.Time) (all ended) {
 	w.entries = w.entries[:0]
 	for _, c := range calls {
-		w.entries = append(w.entries, nvml.FieldValue{FieldId: c.field.id, ScopeId: c.field.scope})
+		scope := c.field.scope
+		if scope == eachLink {
+			scope = number
+		}
+		w.entries = append(w.entries, nvml.FieldValue{FieldId: c.field.id, ScopeId: scope})
 	}
 	ret := w.do(fieldValues, func() nvml.Return { return b.dev.GetFieldValues(w.entries) })
 	for i, c := range calls {
@@ -256,6 +262,9 @@ func (w *worker) publish() {
 	v := &view{gpu: *w.gpu, processes: w.processes, firmware: w.firmware}
 	for _, in := range w.instances {
 		v.instances = append(v.instances, in.Instance)
+	}
+	for _, l := range w.links {
+		v.links = append(v.links, l.Link)
 	}
 	w.fleet.publish(w.gpu.UUID, w.slot, v)
 }

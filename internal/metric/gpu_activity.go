@@ -26,10 +26,10 @@ var (
 		NVML: "nvmlDeviceGetDecoderUtilization", Raw: "%", Scale: percent,
 		DCGM: renamed(Gauge, 0, 100, "DCGM_FI_DEV_DEC_UTIL", "DCGM_FI_DEV_DEC_UTIL_RATIO"),
 		Help: "Share of time in which the video decoder was busy."})
-	JPEGUtilization = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_jpeg_utilization_ratio",
+	JPEGUtilization = row(Def{Entity: GPU, Tier: Fast, Max: 1, Detail: true, Name: "vigil_gpu_jpeg_utilization_ratio",
 		NVML: "nvmlDeviceGetJpgUtilization", Raw: "%", Scale: percent,
 		Help: "Share of time in which the JPEG decoder was busy."})
-	OFAUtilization = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_ofa_utilization_ratio",
+	OFAUtilization = row(Def{Entity: GPU, Tier: Fast, Max: 1, Detail: true, Name: "vigil_gpu_ofa_utilization_ratio",
 		NVML: "nvmlDeviceGetOfaUtilization", Raw: "%", Scale: percent,
 		Help: "Share of time in which the optical flow accelerator was busy."})
 	EncoderSessions = row(Def{Entity: GPU, Tier: Slow, Max: 1e5, Detail: true, Name: "vigil_gpu_encoder_sessions",

@@ -30,7 +30,7 @@ var (
 	ECCUncorrected = row(Def{Entity: GPU, Kind: Counter, Tier: Slow, Name: "vigil_gpu_ecc_uncorrected_errors_total", Dim: ECCLocation,
 		NVML: "nvmlDeviceGetMemoryErrorCounter/UNCORRECTED/VOLATILE" + locations, Raw: "count",
 		Help: "Uncorrected memory errors since the driver was loaded, by where they were. SRAM cannot be remapped: the first is for a reset, more for a replacement."})
-	ECCLifetimeUncorrected = row(Def{Entity: GPU, Kind: Counter, Tier: Slow, Name: "vigil_gpu_ecc_lifetime_uncorrected_errors_total", Dim: ECCLocation,
+	ECCLifetimeUncorrected = row(Def{Entity: GPU, Kind: Counter, Tier: Slow, Detail: true, Name: "vigil_gpu_ecc_lifetime_uncorrected_errors_total", Dim: ECCLocation,
 		NVML: "nvmlDeviceGetMemoryErrorCounter/UNCORRECTED/AGGREGATE" + locations, Raw: "count",
 		Help: "Uncorrected memory errors in the life of the board, by where they were."})
 	ECCCorrected = row(Def{Entity: GPU, Kind: Counter, Tier: Slow, Detail: true, Name: "vigil_gpu_ecc_corrected_errors_total", Dim: ECCLocation,

@@ -59,7 +59,7 @@ var (
 	NVLinkBytes = row(Def{Entity: GPU, Kind: Counter, Tier: Slow, Name: "vigil_gpu_nvlink_bytes_total", Dim: Direction,
 		NVML: "field/{139,138}/all", Raw: "KiB", Scale: kibi,
 		Help: "Data that went over all NVLinks of the GPU, without the links' own overhead."})
-	NVLinkThroughput = row(Def{Entity: GPU, Tier: Slow, Max: 1e14, Name: "vigil_gpu_nvlink_throughput_bytes_per_second", Dim: Direction,
+	NVLinkThroughput = row(Def{Entity: GPU, Tier: Slow, Max: 1e14, Detail: true, Name: "vigil_gpu_nvlink_throughput_bytes_per_second", Dim: Direction,
 		DCGM: []DCGM{
 			{Name: "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", Generation: Until48, Kind: Counter, Sum: true, Scale: 1.0 / kibi / kilo, Integer: true, Listed: true},
 			{Name: "DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND", Generation: Since49, Kind: Gauge, Sum: true, Listed: true},

@@ -28,7 +28,7 @@ var (
 		NVML: "nvmlDeviceGetPowerUsage", Raw: "mW", Scale: milli,
 		DCGM: renamed(Gauge, 0, 0, "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_BOARD_POWER_WATTS"),
 		Help: "Power draw of the board; an average over one second on most parts since Ampere."})
-	PowerAverage = row(Def{Entity: GPU, Tier: Fast, Max: maxWatts, Name: "vigil_gpu_power_draw_average_watts",
+	PowerAverage = row(Def{Entity: GPU, Tier: Fast, Max: maxWatts, Detail: true, Name: "vigil_gpu_power_draw_average_watts",
 		NVML: "field/185", Raw: "mW", Scale: milli,
 		Help: "Power draw averaged over one second, where the GPU tells it apart."})
 	PowerInstant = row(Def{Entity: GPU, Tier: Fast, Max: maxWatts, Name: "vigil_gpu_power_draw_instant_watts",

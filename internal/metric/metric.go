@@ -43,6 +43,7 @@ const (
 	Process  // a process on a GPU; never a series of its own by default
 	Endpoint // an inference server as seen through its metrics page
 	Xid      // one Xid code on one GPU
+	Link     // one NVLink of a GPU; sampled in the full profile only
 	Source   // a source of samples
 	Agent    // gpuvigil itself
 	Finding  // what the detectors say
@@ -56,12 +57,13 @@ var entityLabels = [entities][]string{
 	Process:  {"gpu", "uuid", "pid"},
 	Endpoint: {"endpoint", "engine", "model"},
 	Xid:      {"gpu", "uuid", "xid"},
+	Link:     {"gpu", "uuid", "link"},
 	Source:   {"source"},
 	Agent:    {},
 	Finding:  {"rule", "severity", "subject", "cause"},
 }
 
-var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "xid", "source", "agent", "finding"}
+var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "xid", "link", "source", "agent", "finding"}
 
 // String returns the entity's name in lower case.
 func (e Entity) String() string { return entityNames[e] }
