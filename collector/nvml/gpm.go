@@ -103,7 +103,11 @@ func (w *worker) askGPM(ctx context.Context, b *subject, calls []*call, gi int, 
 	defer w.turn.leave()
 	ret := w.sampleGPM(&b.gpm, gi, now)
 	if ret == nvml.ERROR_NO_DATA {
-		return ended{good: true} // this was the first sample
+		// Too soon after the sample before, whose metrics still hold; or this was the first.
+		for _, c := range calls {
+			s.readings.SetAt(c.rows[0], c.gpm.at, s.before.ValueAt(c.rows[0], c.gpm.at))
+		}
+		return ended{good: true}
 	}
 	if ret == nvml.SUCCESS {
 		ret = w.metricsBetween(&b.gpm, calls, gi == nobody)

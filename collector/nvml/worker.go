@@ -96,7 +96,7 @@ func (w *worker) sample(ctx context.Context, t metric.Tier, now time.Time) {
 	if w.seen == 0 {
 		w.seen = uint64(now.Add(-w.cfg.Tiers[metric.Processes]).UnixMicro())
 	}
-	s := sample{readings: without(w.gpu.Readings, metric.GPU, t), seen: w.seen, pcie: &w.subject.gpm.pcie}
+	s := sample{readings: without(w.gpu.Readings, metric.GPU, t), before: w.gpu.Readings, seen: w.seen, pcie: &w.subject.gpm.pcie}
 	good := w.ask(ctx, &w.subject, t, nobody, &s, now)
 	if t == metric.Fast {
 		w.silent = !good
@@ -131,7 +131,7 @@ func (w *worker) sampleInstances(ctx context.Context, t metric.Tier, s *sample, 
 		processes = s.processes(w.procfs, collector.Process{GPU: w.gpu.Index, UUID: w.gpu.UUID}, now)
 	}
 	for _, in := range w.instances {
-		own := sample{readings: without(in.Readings, metric.Instance, t)}
+		own := sample{readings: without(in.Readings, metric.Instance, t), before: in.Readings}
 		w.ask(ctx, &in.subject, t, in.GI, &own, now)
 		if w.gpu == nil {
 			return
