@@ -173,7 +173,7 @@ func nth[T number](function string, d *metric.Def, i int, get func(device) (T, n
 type sample struct {
 	readings collector.Readings
 	before   collector.Readings // of the round before
-	dropped  []*metric.Def // one for each value that cannot be
+	dropped  []*metric.Def      // one for each value that cannot be
 	procs    processList
 	seen     uint64   // time of the newest utilization of a process, in the driver's microseconds
 	pcie     *traffic // what GPM last said of the device's PCIe traffic

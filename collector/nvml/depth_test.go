@@ -24,7 +24,9 @@ func TestGPMTellsTheTrafficInsteadOfTheCallThatBlocks(t *testing.T) {
 	n.Set(gpu, "gpm/2", math.NaN())
 	n.Set(gpu, "gpm/5", 100.4)
 	n.start()
-	p := n.await("traffic from GPM", func(p *collector.Part) bool { return len(p.GPUs) == 1 && p.GPUs[0].Value(metric.PCIeThroughput) == 5<<20 })
+	p := n.await("traffic from GPM", func(p *collector.Part) bool {
+		return len(p.GPUs) == 1 && p.GPUs[0].Value(metric.PCIeThroughput) == 5<<20
+	})
 	n.value("GPU", p.GPUs[0].Readings, metric.PCIeThroughput, 1, 3<<20)
 	n.value("a metric that is no number", p.GPUs[0].Readings, metric.SMActivity, 0, absent)
 	n.value("a share that was rounded up", p.GPUs[0].Readings, metric.TensorActivity, 0, 1)
@@ -63,7 +65,9 @@ func TestHungGPMCostsOnlyActivity(t *testing.T) {
 	}
 	n.Clear(fakenvml.GPU(0), gpmGet)
 	n.write()
-	n.await("activity again", func(p *collector.Part) bool { return p.GPUs[0].Has(metric.SMActivity) && p.GPUs[1].Has(metric.SMActivity) })
+	n.await("activity again", func(p *collector.Part) bool {
+		return p.GPUs[0].Has(metric.SMActivity) && p.GPUs[1].Has(metric.SMActivity)
+	})
 }
 
 func TestDriverWithoutGPMTellsNoActivity(t *testing.T) {
@@ -176,7 +180,9 @@ func TestSharesNeverExceedTheGPU(t *testing.T) {
 func TestOneCallForAllFieldsOfATier(t *testing.T) {
 	n := newNode(t, 1)
 	n.start()
-	n.await("some rounds", func(*collector.Part) bool { return countCalls(n.calls(fakenvml.GPU(0)), "nvmlDeviceGetPowerUsage") > 30 })
+	n.await("some rounds", func(*collector.Part) bool {
+		return countCalls(n.calls(fakenvml.GPU(0)), "nvmlDeviceGetPowerUsage") > 30
+	})
 	keys := n.calls(fakenvml.GPU(0))
 	// One for the fast tier in each round and, in fewer, one for the slow tier and
 	// one for the states of the links. There are more than a hundred fields.
