@@ -37,6 +37,8 @@ const (
 var bans = []ban{
 	{from: []string{"internal/metric"}, to: []string{"...", elsewhere},
 		reason: "the catalogue is at the bottom: everybody reads it, so it knows nobody"},
+	{from: []string{"internal/text"}, to: []string{"...", elsewhere}, except: []string{"internal/text"},
+		reason: "whoever shows text uses it, so it knows nobody"},
 	{from: []string{"collector/..."}, to: []string{"detect/...", "rules/...", "alerting/...", "dashboards/...", "internal/server", "internal/store", "internal/config"},
 		reason: "a source never knows a detector, nor who reads what it saw"},
 	{from: []string{"collector"}, to: []string{"collector/...", elsewhere}, except: []string{"collector"},
@@ -49,13 +51,13 @@ var bans = []ban{
 		reason: "a detector never knows Prometheus, Slack, NVML or the state file"},
 	{from: []string{"detect/..."}, to: []string{"github.com/prometheus/...", "net/http"}, direct: true,
 		reason: "a detector never knows Prometheus; what the rule book needs to write rule files is its own"},
-	{from: []string{"alerting/..."}, to: []string{"..."}, except: []string{"alerting/...", "detect/...", "collector", "rules/...", "internal/metric", "internal/store"},
+	{from: []string{"alerting/..."}, to: []string{"..."}, except: []string{"alerting/...", "detect/...", "collector", "rules/...", "internal/metric", "internal/store", "internal/text"},
 		reason: "alerting delivers incidents as the engine made them; where they came from is not its business"},
 	{from: []string{"alerting"}, to: []string{"github.com/slack-go/..."},
 		reason: "the outbox is the same for every kind of receiver"},
 	{from: []string{"dashboards/..."}, to: []string{"..."}, except: []string{"dashboards/...", "rules/...", "internal/metric"},
 		reason: "a dashboard is made from names alone"},
-	{from: []string{"internal/server"}, to: []string{"..."}, except: []string{"internal/server", "collector", "detect/...", "rules/...", "internal/metric"},
+	{from: []string{"internal/server"}, to: []string{"..."}, except: []string{"internal/server", "collector", "detect/...", "rules/...", "internal/metric", "internal/text"},
 		reason: "the server shows the last snapshot and view: it samples nothing and notifies nobody"},
 	{from: []string{"internal/store"}, to: []string{"..."}, except: []string{"internal/store", "internal/metric"},
 		reason: "the state file keeps bytes and does not know what they mean"},
@@ -71,7 +73,7 @@ var bans = []ban{
 		reason: "cmd knows everybody and nobody knows it"},
 	{from: []string{"collector/nvml", "collector/child"}, to: []string{"net", "net/http"}, direct: true,
 		reason: "the process that holds the driver needs no network"},
-	{from: []string{"cmd/..."}, to: []string{"testing", "net/http/httptest", "github.com/google/go-cmp/...", "internal/fakenvml/...", "internal/sim/simfake", "alerting/slack/slacktest", "alerting/internal/..."},
+	{from: []string{"cmd/..."}, to: []string{"testing", "net/http/httptest", "github.com/google/go-cmp/...", "internal/fakenvml/...", "internal/golden", "internal/sim/simfake", "alerting/slack/slacktest", "alerting/internal/..."},
 		reason: "what tests need is not shipped"},
 }
 

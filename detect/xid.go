@@ -83,7 +83,7 @@ func (d *Xid) Observe(s *collector.Snapshot, report func(Observation)) {
 		}
 	}
 	for _, uuid := range d.order {
-		d.judge(s, uuid, d.gpus[uuid], answering, report)
+		d.review(s, uuid, d.gpus[uuid], answering, report)
 	}
 }
 
@@ -123,7 +123,7 @@ func (d *Xid) fell(uuid string, code int, at time.Time, message string) {
 	g.Lost = g.Lost || rules.Lost(code)
 }
 
-func (d *Xid) judge(s *collector.Snapshot, uuid string, g *faulty, answering int, report func(Observation)) {
+func (d *Xid) review(s *collector.Snapshot, uuid string, g *faulty, answering int, report func(Observation)) {
 	now := s.GPUByUUID(uuid)
 	if now != nil {
 		g.gpu = now

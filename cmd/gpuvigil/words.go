@@ -117,9 +117,9 @@ func eventText(e collector.Event) string {
 	case collector.VersionEvent:
 		return fmt.Sprintf("%s changed from %s to %s", e.Component, e.From, e.To)
 	case collector.GPUAppeared:
-		return "GPU " + e.UUID + " appeared"
+		return e.UUID + " appeared"
 	case collector.GPUGone:
-		return "GPU " + e.UUID + " is gone"
+		return e.UUID + " is gone"
 	case collector.OwnerEvent:
 		return fmt.Sprintf("owner of %s changed from %s to %s", e.UUID, e.From, e.To)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
+	"gpuvigil/internal/golden"
 	"gpuvigil/rules"
 )
 
@@ -45,7 +47,7 @@ func inWords(html string) string {
 
 func TestPageOfANodeInHTML(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		golden(t, "node.html", pageOf(t, node(time.Now())))
+		golden.Check(t, filepath.Join("testdata", "node.html"), pageOf(t, node(time.Now())), "the page is another")
 	})
 }
 
@@ -278,7 +280,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("duration(%d) = %q, want %q", d, got, want)
 		}
 	}
-	if got := oneLine(" a\nb\x00\u202ec\xff " + strings.Repeat("x", 400)); got != "a bc\uFFFD "+strings.Repeat("x", maxText-6)+"…" {
+	if got := oneLine(" a\nb\x00\u202ec\xff " + strings.Repeat("x", 400)); got != "a b c\uFFFD "+strings.Repeat("x", maxText-8)+"…" {
 		t.Errorf("oneLine: %q", got)
 	}
 }
