@@ -82,7 +82,7 @@ var (
 	RepairPending = row(Def{Entity: GPU, Tier: Slow, Max: 1, Detail: true, Name: "vigil_gpu_repair_pending", Dim: RepairUnit,
 		NVML: "nvmlDeviceGetRepairStatus.{channel,tpc}", Raw: "0/1",
 		Help: "1 if the next reset replaces a memory channel or a TPC, on Blackwell and later."})
-	RecoveryAction = row(Def{Entity: GPU, Tier: Fast, Max: 15, Name: "vigil_gpu_recovery_action",
+	RecoveryAction = row(Def{Entity: GPU, Tier: Slow, Max: 15, Name: "vigil_gpu_recovery_action",
 		NVML: "field/230", Raw: "action",
 		Help: "What the driver wants done: 0 nothing, 1 reset the GPU, 2 reboot the node, 3 drain peer traffic, 4 drain and reset, 5 recover the IMEX domain, 6 reset the bus, 7 reboot the system. From R570 on."})
 )

@@ -43,7 +43,6 @@ func (g *gpu) observeMore() {
 	r.Set(metric.PowerAverage, g.power)
 	r.Set(metric.PowerInstant, g.power)
 	r.Set(metric.TemperatureMargin, math.Max(0, softThermalLimit-math.Round(g.core)))
-	r.Set(metric.RecoveryAction, 0)
 	setAll(r, metric.ClockHeld, g.held[:])
 }
 
@@ -78,6 +77,7 @@ func (g *gpu) observeHealth() {
 		r.SetAt(metric.ECCLifetimeCorrected, i, v*g.lifeECC[0])
 		r.SetAt(metric.ECCLifetimeUncorrected, i, v*g.lifeECC[1])
 	}
+	r.Set(metric.RecoveryAction, 0)
 	r.Set(metric.SRAMThreshold, 0)
 	setAll(r, metric.SRAMErrors, make([]float64, metric.SRAMErrors.Width()))
 	setAll(r, metric.RemappedRows, []float64{0, g.lifeECC[1]})
