@@ -15,7 +15,13 @@ import (
 // Snapshot is the state of one node at one instant. It is immutable once it has
 // been published: whoever wants to change it makes another.
 type Snapshot struct {
-	Time      time.Time // when it was composed; detectors know no other clock
+	Time time.Time // when it was composed; detectors know no other clock
+	// Step is by how much the clock was set since the snapshot before, negative if
+	// back. What really passed between the two is the difference of their times less
+	// the step; it is not negative. All other times in the snapshot are by the clock
+	// of its Time.
+	Step time.Duration
+
 	Boot      time.Time // when the node booted; zero if unknown
 	Simulated bool      // the numbers come from a simulator or a recording of one
 
@@ -61,6 +67,10 @@ type GPU struct {
 	Xids        []XidCount             // by code
 	Readings
 }
+
+// Answers reports whether the driver answers for the GPU and its calls return: else
+// its readings are those of an earlier time, until they are left out.
+func (g *GPU) Answers() bool { return g.Present && !g.Hung }
 
 // Instance is one MIG instance. UUID is its GPU's.
 type Instance struct {

@@ -58,9 +58,6 @@ func (d *Xid) Rule() *rules.Rule { return rules.Get(rules.IDXid) }
 
 // Observe takes up the snapshot's Xid events and counts.
 func (d *Xid) Observe(s *collector.Snapshot, report func(Observation)) {
-	if s.Time.Before(d.now) {
-		clear(d.known) // the clock was set back
-	}
 	d.now = s.Time
 	for i := range s.Events {
 		if ev := &s.Events[i]; ev.Kind == collector.XidEvent {
@@ -78,7 +75,7 @@ func (d *Xid) Observe(s *collector.Snapshot, report func(Observation)) {
 	}
 	answering := 0
 	for i := range s.GPUs {
-		if s.GPUs[i].Present {
+		if s.GPUs[i].Answers() {
 			answering++
 		}
 	}
@@ -89,12 +86,15 @@ func (d *Xid) Observe(s *collector.Snapshot, report func(Observation)) {
 
 // fell takes up one error.
 func (d *Xid) fell(uuid string, code int, at time.Time, message string) {
-	if at.IsZero() || at.After(d.now) {
+	if at.IsZero() {
 		at = d.now
 	}
 	k := seenXid{uuid, code}
 	if _, ok := d.known[k]; ok || len(d.known) < maxFaults*maxFaultyGPUs {
 		d.known[k] = later(d.known[k], at)
+	}
+	if at.After(d.now) {
+		at = d.now
 	}
 	if d.now.Sub(at) > d.cfg.MaxAge {
 		return
@@ -128,7 +128,7 @@ func (d *Xid) review(s *collector.Snapshot, uuid string, g *faulty, answering in
 	if now != nil {
 		g.gpu = now
 	}
-	switch answers := now != nil && now.Present; {
+	switch answers := now != nil && now.Answers(); {
 	case answers && g.Absent:
 		g.Lost, g.Absent = false, false
 	case !answers && g.Lost && len(s.GPUs) > 0:

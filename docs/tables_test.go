@@ -23,7 +23,7 @@ func span(d time.Duration) string { return model.Duration(d).String() }
 
 // alertTable lists what the generated rule file holds.
 func alertTable(t *testing.T) string {
-	source, err := rules.Prometheus()
+	source, err := rules.Prometheus(rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,23 +5,19 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode"
 
 	"gpuvigil/collector"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
+	"gpuvigil/internal/text"
 )
+
+// maxWords is more than any name or sentence that is printed needs.
+const maxWords = 1000
 
 // printable makes text that others wrote fit for a terminal: no control
 // characters, which could move the cursor or change what was printed before.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '�'
-	}, s)
-}
+func printable(s string) string { return text.Clean(s, maxWords) }
 
 // since tells a time and how long ago it was.
 func since(t, now time.Time) string {

@@ -13,7 +13,7 @@ import (
 // this board does not have.
 var notOurs = func() map[*metric.Def]bool {
 	rows := map[*metric.Def]bool{
-		metric.GPUSampleAge: true, metric.FanSpeed: true, metric.GPUsExpected: true, metric.VersionChanges: true,
+		metric.GPUPresent: true, metric.GPUHung: true, metric.GPUSampleAge: true, metric.FanSpeed: true, metric.GPUsExpected: true, metric.VersionChanges: true,
 		metric.AgentCPU: true, metric.AgentRSS: true, metric.AgentOpenFiles: true, metric.AgentGoroutines: true,
 	}
 	for _, d := range unsupported {
