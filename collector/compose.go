@@ -17,6 +17,7 @@ type composer struct {
 	log      *slog.Logger
 	rows     map[metric.Entity][]*metric.Def
 	gpus     fleet
+	faults   faults
 	known    *Known    // from an earlier agent, until the boot time is there
 	versions []Version // the last of each component
 	last     time.Time // of the snapshot before
@@ -46,7 +47,7 @@ func (c *composer) snapshot(now time.Time, views []view) *Snapshot {
 	inputs := make([]input, 0, len(views))
 	for i, v := range views {
 		s.Sources = append(s.Sources, v.sourceState(s.Time))
-		s.Events = append(s.Events, v.events...)
+		s.Events = append(s.Events, signed(v.events, v.state.Name)...)
 		if v.part != nil {
 			inputs = append(inputs, c.input(i, v))
 		}
@@ -64,6 +65,7 @@ func (c *composer) snapshot(now time.Time, views []view) *Snapshot {
 	if n := len(c.gpus.list); n > 0 {
 		s.Node.Set(metric.GPUsExpected, float64(n))
 	}
+	c.settleFaults(s, inputs)
 	c.mergeLists(s, inputs)
 	for i := range s.Events {
 		if s.Events[i].Time.IsZero() {

@@ -12,6 +12,19 @@ type Known struct {
 	Boot     time.Time  `json:"boot"`
 	GPUs     []KnownGPU `json:"gpus"` // since that boot
 	Versions []Version  `json:"versions"`
+
+	// Log is how far the logs were read of which all events are in a snapshot.
+	Log LogPosition `json:"log"`
+}
+
+// LogPosition is where a reader of logs goes on: what is before it was seen.
+type LogPosition struct {
+	Boot    string `json:"boot,omitempty"`    // id of the boot that Kernel counts in
+	Kernel  uint64 `json:"kernel,omitempty"`  // number of the next kernel record
+	Journal uint64 `json:"journal,omitempty"` // stamp of the last record, in microseconds since 1970
+
+	FabricFile   uint64 `json:"fabric_file,omitempty"`   // inode of the fabric manager's log
+	FabricOffset int64  `json:"fabric_offset,omitempty"` // bytes of it
 }
 
 // KnownGPU is a GPU that was seen, and whether it was there at last.
@@ -28,7 +41,7 @@ type KnownGPU struct {
 
 // Known returns what the next agent should know.
 func (s *Snapshot) Known() Known {
-	k := Known{Boot: s.Boot, Versions: s.Node.Versions}
+	k := Known{Boot: s.Boot, Versions: s.Node.Versions, Log: s.Log}
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
 		k.GPUs = append(k.GPUs, KnownGPU{g.Index, g.UUID, g.Model, g.PCIBusID, g.Serial, g.VBIOS, g.Architecture, g.Present})
@@ -40,6 +53,7 @@ func (s *Snapshot) Known() Known {
 func (s *Sampler) Know(k Known) {
 	s.compose.known = &k
 	s.compose.versions = slices.Clone(k.Versions)
+	s.compose.faults.mark = k.Log
 }
 
 // bootStep is by how much two readings of the same boot time may differ: the
