@@ -21,7 +21,7 @@ const (
 // source, so that it is told once and with its message.
 type faults struct {
 	list  []*fault
-	read  LogPosition // of the newest part
+	read  LogPosition // of the newest part, at first an earlier agent's
 	mark  LogPosition // all before it is delivered
 	sxids []SXidCount
 }

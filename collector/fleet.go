@@ -21,7 +21,7 @@ type seenGPU struct {
 	identity GPU // without readings, owners and state
 	source   int // that last answered for it
 	present  bool
-	fast     time.Time // its newest fast reading, of any process
+	fast     time.Time    // its newest fast reading, of any process
 	xids     []xidCounter // as its source counts them
 	told     []toldXid    // as they are shown
 }

@@ -53,7 +53,7 @@ func (s *Snapshot) Known() Known {
 func (s *Sampler) Know(k Known) {
 	s.compose.known = &k
 	s.compose.versions = slices.Clone(k.Versions)
-	s.compose.faults.mark = k.Log
+	s.compose.faults.read = k.Log
 }
 
 // bootStep is by how much two readings of the same boot time may differ: the

@@ -85,3 +85,19 @@ func TestVersionChangeIsAnEvent(t *testing.T) {
 		t.Errorf("%d events for one change that the source had told itself", len(s.Events))
 	}
 }
+
+// What an agent that cannot read the log knew of its position is not forgotten.
+func TestLogPositionIsKept(t *testing.T) {
+	at := LogPosition{Boot: "b", Kernel: 4711, FabricFile: 7, FabricOffset: 9}
+	s := NewSampler(SamplerConfig{Node: "n", Tiers: testTiers, Log: slog.New(slog.DiscardHandler)}, nil)
+	s.Know(Known{Log: at})
+	snap := s.compose.snapshot(noon, []view{held(&Part{Time: noon})})
+	if got := snap.Known().Log; got != at {
+		t.Errorf("the next agent would go on at %+v, want %+v", got, at)
+	}
+	later := LogPosition{Boot: "b", Kernel: 5000}
+	snap = s.compose.snapshot(noon.Add(time.Second), []view{held(&Part{Time: noon.Add(time.Second), Log: &later})})
+	if got := snap.Known().Log; got != later {
+		t.Errorf("the next agent would go on at %+v, want %+v", got, later)
+	}
+}
