@@ -100,7 +100,7 @@ chromium:
 	else echo "== chromium: not found, so that the browser test is skipped; install Chromium to run it"; fi
 
 generate: ## rewrite the golden files from what the code does now; read the diff
-	git grep -lF '"update"' -- '*_test.go' ':!e2e' | xargs -n1 dirname | sort -u | sed 's|^|./|' | xargs -t -I{} go test {} -update
+	git grep -lE '"update"|"gpuvigil/internal/golden"' -- '*_test.go' ':!e2e' | xargs -n1 dirname | sort -u | sed 's|^|./|' | xargs -t -I{} go test {} -update
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@git grep -oE '^func Fuzz[A-Za-z0-9_]*' -- '*_test.go' | sed -E 's|/[^/]*:func | |' | while read -r dir name; do \

@@ -71,7 +71,7 @@ var bans = []ban{
 		reason: "cmd knows everybody and nobody knows it"},
 	{from: []string{"collector/nvml", "collector/child"}, to: []string{"net", "net/http"}, direct: true,
 		reason: "the process that holds the driver needs no network"},
-	{from: []string{"cmd/..."}, to: []string{"testing", "net/http/httptest", "github.com/google/go-cmp/...", "internal/fakenvml/...", "internal/sim/simfake", "alerting/slack/slacktest", "alerting/internal/..."},
+	{from: []string{"cmd/..."}, to: []string{"testing", "net/http/httptest", "github.com/google/go-cmp/...", "internal/fakenvml/...", "internal/golden", "internal/sim/simfake", "alerting/slack/slacktest", "alerting/internal/..."},
 		reason: "what tests need is not shipped"},
 }
 

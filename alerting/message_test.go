@@ -1,8 +1,6 @@
 package alerting_test
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,16 +8,13 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"gpuvigil/alerting"
 	"gpuvigil/alerting/internal/example"
 	"gpuvigil/collector"
 	"gpuvigil/detect"
+	"gpuvigil/internal/golden"
 	"gpuvigil/rules"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestMessagesOfTheRules(t *testing.T) {
 	for _, i := range example.Incidents() {
@@ -32,18 +27,7 @@ func TestMessagesOfTheRules(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				got := alerting.Render(example.Message(i)).String()
 				path := filepath.Join("testdata", name+".golden")
-				if *update {
-					if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-						t.Fatal(err)
-					}
-				}
-				want, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(string(want), got); diff != "" {
-					t.Errorf("the message reads differently (-want +got), -update accepts it:\n%s", diff)
-				}
+				golden.Check(t, path, got, "the message reads differently")
 			})
 		}
 	}

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
-	"os"
 	"path/filepath"
 	"testing"
+
+	"gpuvigil/internal/golden"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
@@ -18,8 +18,6 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/table"
 	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 )
-
-var update = flag.Bool("update", false, "write the dashboards as they are now to testdata")
 
 // forEach runs a test on every dashboard.
 func forEach(t *testing.T, test func(*testing.T, Dashboard, dashboard.Dashboard)) {
@@ -49,19 +47,7 @@ func panels(d dashboard.Dashboard) []*dashboard.Panel {
 func TestJSONIsWhatIsCommitted(t *testing.T) {
 	forEach(t, func(t *testing.T, d Dashboard, _ dashboard.Dashboard) {
 		got := encode(t, d)
-		path := filepath.Join("testdata", d.Name+".json")
-		if *update {
-			if err := os.WriteFile(path, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatalf("no committed dashboard to compare with: %v (run go test ./dashboards -update)", err)
-		}
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("the dashboard is not the committed one; if that is meant, run go test ./dashboards -update (-committed +now):\n%s", diff)
-		}
+		golden.Check(t, filepath.Join("testdata", d.Name+".json"), string(got), "the dashboard is not the committed one")
 	})
 }
 

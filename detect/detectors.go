@@ -63,7 +63,7 @@ func holder(g *collector.GPU) collector.Owner {
 
 func gpuSubject(uuid string) Subject { return Subject{Kind: "gpu", ID: uuid} }
 
-// watches reports whether a name, of a process or an owner, is that of a notebook.
+// isNotebook reports whether a name, of a process or an owner, is that of a notebook.
 func isNotebook(name string) bool {
 	for _, word := range []string{"jupyter", "ipykernel", "notebook"} {
 		if strings.Contains(name, word) {

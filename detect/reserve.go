@@ -10,9 +10,8 @@ import (
 
 // traffic is when an endpoint last did something.
 type traffic struct {
-	Tokens  float64   `json:"tokens"`
-	Last    time.Time `json:"last"`
-	started bool
+	Tokens float64   `json:"tokens"`
+	Last   time.Time `json:"last"`
 }
 
 // serve notes an endpoint's traffic. One that has served before it was first seen

@@ -3,7 +3,6 @@ package detect
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"log/slog"
 	"os"
 	"strings"
@@ -15,8 +14,6 @@ import (
 
 	"gpuvigil/rules"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // halfway is an engine with a finding that fires, one that is pending and one that
 // has resolved.
@@ -177,15 +174,6 @@ func TestFindingOfARuleThatIsGoneEnds(t *testing.T) {
 func TestStateOfTheFirstRelease(t *testing.T) {
 	const golden = "testdata/state-v1.json"
 	b := halfway(t)
-	if *update {
-		data, err := b.e.Save()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(golden, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 	data, err := os.ReadFile(golden)
 	if err != nil {
 		t.Fatal(err)

@@ -2,8 +2,6 @@ package rules
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,10 +10,9 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 
+	"gpuvigil/internal/golden"
 	"gpuvigil/internal/metric"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestGeneratedFiles(t *testing.T) {
 	for name, build := range map[string]func() ([]byte, error){
@@ -30,19 +27,7 @@ func TestGeneratedFiles(t *testing.T) {
 				t.Fatalf("%s differs from one run to the next, error %v", name, err)
 			}
 		}
-		golden := filepath.Join("testdata", name)
-		if *update {
-			if err := os.WriteFile(golden, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("%s (-golden +generated); run with -update if that is meant:\n%s", name, diff)
-		}
+		golden.Check(t, filepath.Join("testdata", name), string(got), name+" is generated differently")
 	}
 }
 

@@ -3,8 +3,6 @@ package slack
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,13 +10,10 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"gpuvigil/alerting"
 	"gpuvigil/alerting/internal/example"
+	"gpuvigil/internal/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestBlocksOfTheRules(t *testing.T) {
 	for _, i := range example.Incidents() {
@@ -31,18 +26,7 @@ func TestBlocksOfTheRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join("testdata", string(i.Rule)+".blocks.json")
-		if *update {
-			if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got.String()); diff != "" {
-			t.Errorf("%s looks different (-want +got), -update accepts it:\n%s", i.Rule, diff)
-		}
+		golden.Check(t, path, got.String(), string(i.Rule)+" looks different in Slack")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -41,14 +42,14 @@ func addChild(app *kingpin.Application) (string, command) {
 			cfg.Tiers[t] = *d
 		}
 		err := nvml.Serve(ctx, p.out, cfg)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil || err == nil {
 			return nil
-		case errors.Is(err, nvml.ErrNoDriver):
-			// The agent and the doctor repeat the last line that the child says.
-			_, err = fmt.Fprintln(p.errs, err)
-			return errors.Join(exitCode(child.ExitNoDriver), err)
 		}
-		return err
+		_, writeErr := fmt.Fprintln(p.errs, child.LastWords+strings.ReplaceAll(err.Error(), "\n", "; "))
+		code := exitCode(1)
+		if errors.Is(err, nvml.ErrNoDriver) {
+			code = child.ExitNoDriver
+		}
+		return errors.Join(code, writeErr)
 	}
 }

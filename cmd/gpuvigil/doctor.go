@@ -18,6 +18,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"golang.org/x/sys/unix"
 
+	"gpuvigil/collector/child"
 	"gpuvigil/collector/frame"
 	"gpuvigil/internal/config"
 )
@@ -118,25 +119,25 @@ func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnos
 		d.found = err.Error()
 		return []diagnosis{d}
 	}
-	child := exec.CommandContext(ctx, self, childArgs(c)...)
-	child.WaitDelay = 5 * time.Second
+	process := exec.CommandContext(ctx, self, childArgs(c)...)
+	process.WaitDelay = 5 * time.Second
 	var stderr bytes.Buffer
-	child.Stderr = &stderr
-	stdin, inErr := child.StdinPipe()
-	stdout, outErr := child.StdoutPipe()
+	process.Stderr = &stderr
+	stdin, inErr := process.StdinPipe()
+	stdout, outErr := process.StdoutPipe()
 	if err := errors.Join(inErr, outErr); err != nil {
 		d.found = err.Error()
 		return []diagnosis{d}
 	}
-	if err := child.Start(); err != nil {
+	if err := process.Start(); err != nil {
 		d.found = "start the child: " + err.Error()
 		return []diagnosis{d}
 	}
 	part, readErr := frame.NewReader(stdout).Read()
 	closeErr := stdin.Close()
-	waitErr := child.Wait()
+	waitErr := process.Wait()
 	if readErr != nil {
-		d.found = lastLine(stderr.String())
+		d.found = strings.TrimPrefix(lastLine(stderr.String()), child.LastWords)
 		if d.found == "" {
 			d.found = errors.Join(readErr, closeErr, waitErr).Error()
 		}

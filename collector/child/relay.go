@@ -19,6 +19,10 @@ const (
 	lineWindow = 10 * time.Second
 )
 
+// LastWords begins the line by which a child says why it ends. It is told with its
+// end, and told once if the next one ends for the same reason.
+const LastWords = "last words: "
+
 // relay puts what a child says on its standard error into the agent's log.
 type relay struct {
 	log *slog.Logger
@@ -52,9 +56,10 @@ func (r *relay) copy(from io.Reader, pid int) {
 				}
 				window, said, left = now, 0, 0
 			}
+			text, last := strings.CutPrefix(text, LastWords)
 			if said++; said > maxBurst {
 				left++
-			} else {
+			} else if !last {
 				r.log.Log(context.Background(), level(text), "the child says", "pid", pid, "line", text)
 			}
 			r.mu.Lock()

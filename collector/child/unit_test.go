@@ -140,6 +140,10 @@ func TestRelay(t *testing.T) {
 	if r.lastLine() != "the end without a newline" {
 		t.Errorf("the last line is %q", r.lastLine())
 	}
+	r.copy(strings.NewReader(LastWords+"there is no driver\n"), 8)
+	if strings.Contains(log.String(), "no driver") || r.lastLine() != "there is no driver" {
+		t.Errorf("why a child ends is said before its end, or is lost: its last line is %q", r.lastLine())
+	}
 }
 
 func TestSecretsAreNotPassed(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
+	"fmt"
 	"io"
 	"math"
 	"math/bits"
@@ -15,10 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"gpuvigil/collector"
+	"gpuvigil/internal/golden"
 	"gpuvigil/internal/metric"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // otherRelease writes a stream with a schema and content that this release does
 // not have: other columns in another order, a field behind a GPU's readings, a
@@ -119,18 +118,7 @@ func TestGoldenFormat(t *testing.T) {
 	}}
 	got := hex.Dump(otherRelease(s, []float64{700, 0.37, 0}))
 	const path = "testdata/format.golden"
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("the bytes of version %d have changed: recordings of other releases cannot be read (-want +got):\n%s", Version, diff)
-	}
+	golden.Check(t, path, got, fmt.Sprintf("the bytes of version %d have changed: recordings of other releases cannot be read", Version))
 }
 
 // TestOldRecording reads what the first release wrote. The file is never written

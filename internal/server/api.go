@@ -72,11 +72,11 @@ func (s *Server) apiFindings(w http.ResponseWriter, _ *http.Request) {
 // explained adds what the rule book says. A finding of a rule that this release
 // no longer has stays as it is, under the rule's id.
 func explained(f detect.Finding) Finding {
-	r := rules.Get(f.Rule)
-	if r == nil {
-		return Finding{Finding: f, Title: string(f.Rule), Action: f.Action()}
+	out := Finding{Finding: f, Title: f.Title(), Action: f.Action()}
+	if r := rules.Get(f.Rule); r != nil {
+		out.Meaning, out.Unit = r.Meaning, r.Unit
 	}
-	return Finding{Finding: f, Title: r.Title, Meaning: r.Meaning, Action: f.Action(), Unit: r.Unit}
+	return out
 }
 
 func (s *Server) history(of detect.Subject) []History {

@@ -1,43 +1,17 @@
 package server
 
 import (
-	"flag"
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
 	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares got with the file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s differs from what is served now (-file +served); run with -update if that is meant:\n%s", path, diff)
-	}
-}
 
 // world is what a server under test shows.
 type world struct {

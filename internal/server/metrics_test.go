@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
+	"gpuvigil/internal/golden"
 	"gpuvigil/internal/metric"
 )
 
@@ -75,8 +77,8 @@ func plainText(t *testing.T, s *Server) string {
 func TestPageOfANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := node(time.Now()).server(t)
-		golden(t, "node.metrics", plainText(t, s))
-		golden(t, "node.openmetrics", text(t, s, expfmt.FmtOpenMetrics_1_0_0))
+		golden.Check(t, filepath.Join("testdata", "node.metrics"), plainText(t, s), "the scrape page is another")
+		golden.Check(t, filepath.Join("testdata", "node.openmetrics"), text(t, s, expfmt.FmtOpenMetrics_1_0_0), "the OpenMetrics page is another")
 	})
 }
 

@@ -67,7 +67,7 @@ func (p *page) findings(v *detect.View, l *look) {
 	}
 	for i := range v.Findings {
 		f := &v.Findings[i]
-		what := title(f.Rule) + ": " + where(f)
+		what := oneLine(f.Title()) + ": " + where(f)
 		switch {
 		case f.State == detect.Firing && !told[f.Key()]:
 			p.Cards = append(p.Cards, l.card(f, f.Severity))
@@ -99,7 +99,7 @@ func (l *look) card(f *detect.Finding, severity rules.Severity) card {
 		Tone:     tone(severity.String()),
 		Brief:    severity == rules.Info,
 		Severity: severity.String(),
-		Title:    title(f.Rule),
+		Title:    oneLine(f.Title()),
 		Where:    where(f),
 		Owner:    joined(", ", ownerText(f.Owner), teamText(f.Owner)),
 		Since:    clock(f.Since, l.now),
@@ -136,22 +136,13 @@ func (l *look) members(findings []detect.Finding) []line {
 		case len(lines) == maxMembers:
 			more++
 		default:
-			lines = append(lines, line{clock(f.Since, l.now), title(f.Rule) + ": " + where(f)})
+			lines = append(lines, line{clock(f.Since, l.now), oneLine(f.Title()) + ": " + where(f)})
 		}
 	}
 	if more > 0 {
 		lines = append(lines, line{What: fmt.Sprintf("and %d more", more)})
 	}
 	return lines
-}
-
-// title is the rule's headline; a rule that this release no longer has is told by its id.
-func title(id rules.ID) string {
-	r := rules.Get(id)
-	if r == nil {
-		return oneLine(string(id))
-	}
-	return r.Title
 }
 
 // where names the subject as a person would.

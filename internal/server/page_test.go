@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
+	"gpuvigil/internal/golden"
 	"gpuvigil/rules"
 )
 
@@ -45,7 +47,7 @@ func inWords(html string) string {
 
 func TestPageOfANodeInHTML(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		golden(t, "node.html", pageOf(t, node(time.Now())))
+		golden.Check(t, filepath.Join("testdata", "node.html"), pageOf(t, node(time.Now())), "the page is another")
 	})
 }
 

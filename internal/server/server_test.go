@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/internal/golden"
 	"gpuvigil/internal/metric"
 )
 
@@ -157,7 +158,7 @@ func TestAPI(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, file, string(text)+"\n")
+			golden.Check(t, filepath.Join("testdata", file), string(text)+"\n", "the API answers differently")
 		}
 	})
 }

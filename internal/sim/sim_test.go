@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"hash/fnv"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,10 +17,9 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/collector/frame"
+	"gpuvigil/internal/golden"
 	"gpuvigil/internal/metric"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 var start = time.Date(2026, 11, 30, 14, 0, 0, 0, time.UTC)
 
@@ -104,26 +101,11 @@ func TestGolden(t *testing.T) {
 		hashes[sc.Name] = fmt.Sprintf("%016x", h.Sum64())
 	}
 	path := filepath.Join("testdata", "golden.json")
-	if *update {
-		text, err := json.MarshalIndent(hashes, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := os.ReadFile(path)
+	text, err := json.MarshalIndent(hashes, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{}
-	if err := json.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, hashes); diff != "" {
-		t.Errorf("the scenarios are no longer what they were; if that was meant, run with -update (-want +got):\n%s", diff)
-	}
+	golden.Check(t, path, string(text)+"\n", "the scenarios are no longer what they were")
 }
 
 func TestPrelude(t *testing.T) {

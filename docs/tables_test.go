@@ -1,0 +1,89 @@
+package docs_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/prometheus/common/model"
+
+	"gpuvigil/internal/metric"
+	"gpuvigil/rules"
+)
+
+// Budgets of series: more makes a monitor too dear for a large fleet.
+const (
+	budgetGPU  = 150
+	budgetHost = 400
+)
+
+// span writes a duration as the configuration does.
+func span(d time.Duration) string { return model.Duration(d).String() }
+
+// alertTable lists what the generated rule file holds.
+func alertTable(t *testing.T) string {
+	source, err := rules.Prometheus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Record, Alert, Expr, For string
+				Labels, Annotations      map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(source, &file); err != nil {
+		t.Fatal(err)
+	}
+	var rows [][]string
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			name, says := r.Alert, r.Annotations["description"]
+			if name == "" {
+				name, says = r.Record, "recorded"
+			}
+			severity := r.Labels["severity"]
+			if severity == "" && r.Alert != "" {
+				severity = "the finding's"
+			}
+			rows = append(rows, []string{"`" + name + "`", "`" + r.Expr + "`", severity, says})
+		}
+	}
+	return table([]string{"rule", "expression", "severity", "what it means"}, rows)
+}
+
+// seriesOf counts the series that one entity has when every reading is reported.
+// What is open-ended (an owner, an Xid code) is told apart.
+func seriesOf(e metric.Entity) (fixed, open int) {
+	for _, d := range metric.Of(e) {
+		if len(d.Labels) > 0 && d.Kind != metric.Info {
+			open++
+			continue
+		}
+		fixed += d.Width()
+	}
+	return fixed, open
+}
+
+// seriesTable says what a scrape costs. The budgets are held against a running
+// agent in TestSeriesBudget.
+func seriesTable() string {
+	gpu, _ := seriesOf(metric.GPU)
+	node, _ := seriesOf(metric.Node)
+	agent, _ := seriesOf(metric.Agent)
+	source, _ := seriesOf(metric.Source)
+	instance, _ := seriesOf(metric.Instance)
+	endpoint, _ := seriesOf(metric.Endpoint)
+	budget := fmt.Sprintf("\nA test counts the series of a running agent and fails above %d for a GPU or %d for the host.\n", budgetGPU, budgetHost)
+	return table([]string{"for each", "series", "and one more for each"}, [][]string{
+		{"GPU that reports everything", fmt.Sprint(gpu), "owner; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
+		{"MIG instance", fmt.Sprint(instance), ""},
+		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; rule, receiver and reason in the agent's own counters"},
+		{"source (NVML, host, agent, inference)", fmt.Sprint(source), ""},
+		{"model of an inference server", fmt.Sprint(endpoint), ""},
+		{"finding that fires", fmt.Sprint(len(metric.Of(metric.Finding))), ""},
+	}) + budget
+}

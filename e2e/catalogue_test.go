@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"gpuvigil/internal/fakenvml"
+	"gpuvigil/internal/fakenvml/everyrow"
+	"gpuvigil/internal/metric"
+)
+
+// Calls that answer with lists.
+const (
+	computeList  = "nvmlDeviceGetComputeRunningProcesses"
+	processUsage = "nvmlDeviceGetProcessUtilization"
+)
+
+// xidEvents is nvmlEventTypeXidCriticalError.
+const xidEvents = 8
+
+// TestEveryCatalogueRow lets the driver answer with a number of its own for each
+// row of the catalogue and looks for exactly that number, converted, on /metrics.
+func TestEveryCatalogueRow(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, 4)
+	d.slice(1, 0)
+	want, rest, err := everyrow.Fill(&d.File, map[metric.Entity]string{metric.GPU: fakenvml.GPU(0), metric.Instance: fakenvml.MIG(1, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Set(fakenvml.GPU(0), computeList, 4711, 5<<30)
+	d.Add(fakenvml.GPU(0), computeList, 4712, 6<<30)
+	d.Set(fakenvml.GPU(0), processUsage, 4712, 37, 1, 1, 1, "now")
+	for pid := range 3 {
+		d.Add(fakenvml.MIG(1, 0), computeList, 100+pid, 1<<30, 7, 0)
+	}
+	d.show()
+	a := d.start(options{})
+	a.ready(t)
+
+	a.awaits(t, "every number of the driver is on /metrics", func(m metrics) error {
+		var errs []error
+		for _, c := range want {
+			if got := m.value(c.Name, seriesOf(c)...); !near(got, c.Want()) {
+				errs = append(errs, fmt.Errorf("%s %s says %d, and %s%q is %v, want %v", c.Device, c.Key, c.Raw, c, seriesOf(c), got, c.Want()))
+			}
+		}
+		return errors.Join(errs...)
+	})
+	d.Event(fakenvml.GPU(0), xidEvents, 31)
+	d.show()
+	for _, row := range rest {
+		d.checkListed(t, a, row)
+	}
+}
+
+// seriesOf returns the labels that tell a column's series from others.
+func seriesOf(c everyrow.Column) []string {
+	labels := []string{"gpu", "0"}
+	if c.Entity == metric.Instance {
+		labels = []string{"gpu", "1", "mig", "7/0"}
+	}
+	if c.Dim != nil {
+		labels = append(labels, c.Dim.Label, c.Dim.Values[c.At])
+	}
+	return labels
+}
+
+func near(got, want float64) bool { return math.Abs(got-want) <= 1e-9*math.Abs(want) }
+
+// checkListed looks for a row that the driver tells by a list.
+func (d *driver) checkListed(t *testing.T, a *agent, row *metric.Def) {
+	t.Helper()
+	series := func(want float64, labels ...string) {
+		a.awaits(t, fmt.Sprintf("%s is on /metrics", row), func(m metrics) error { return m.expect(want, row.Name, labels...) })
+	}
+	process := func(want float64) {
+		eventually(t, fmt.Sprintf("the API tells %s of process 4712", row), func() error {
+			s, err := a.snapshot()
+			if err != nil {
+				return err
+			}
+			for _, p := range s.Processes {
+				if p.PID == 4712 && p.Readings[row.Name] == want {
+					return nil
+				}
+			}
+			return fmt.Errorf("it tells %+v", s.Processes)
+		})
+	}
+	switch row {
+	case metric.GPUsSeen:
+		series(4)
+	case metric.ProcessCount:
+		series(2, "gpu", "0")
+	case metric.ProcessMemory:
+		series(11<<30, "gpu", "0")
+	case metric.MIGProcesses:
+		series(3, "gpu", "1", "mig", "7/0")
+	case metric.XidErrors:
+		series(1, "gpu", "0", "xid", "31")
+	case metric.ProcessMemoryUsed:
+		process(6 << 30)
+	case metric.ProcessUtilization:
+		process(row.FromRaw(37))
+	default:
+		t.Errorf("%s comes from %s, and this test does not know how to set that", row, row.NVML)
+	}
+}
+
+// slice makes a MIG device on a GPU.
+func (d *driver) slice(gpu, slot int) {
+	d.Set(fakenvml.GPU(gpu), "nvmlDeviceGetMigMode", 1, 1)
+	mig := fakenvml.MIG(gpu, slot)
+	d.Set(mig, "nvmlDeviceGetUUID", fmt.Sprintf("MIG-%d-%d", gpu, slot))
+	d.Set(mig, "nvmlDeviceGetName", "NVIDIA H100 80GB HBM3 MIG 1g.10gb")
+	d.Set(mig, "nvmlDeviceGetGpuInstanceId", 7+slot)
+	d.Set(mig, "nvmlDeviceGetComputeInstanceId", 0)
+	d.Set(mig, computeList)
+}

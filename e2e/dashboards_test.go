@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"gpuvigil/dashboards"
+	"gpuvigil/internal/metric"
+)
+
+// variables are what Grafana puts in the place of its variables.
+var variables = strings.NewReplacer(
+	"$"+dashboards.VarInstance, ".*", "$"+dashboards.VarGPU, ".*", "$__rate_interval", "10s", "$__range", "30s",
+)
+
+// excuses are parts of expressions that may have no answer, with the reason.
+type excuses map[string]string
+
+// nowhere is what neither the demo nor a simulated node behind the fake driver has.
+var nowhere = excuses{
+	"vigil_mig_":           "no GPU is in MIG mode",
+	metric.FanSpeed.Name:   "the board has no fan of its own",
+	metric.GPUDropped.Name: "the driver returns no value that cannot be",
+	" unless on (instance) " + metric.OutboxLength.Name: "stands in where no receiver is configured",
+}
+
+// checkDashboards asks the server everything that the dashboards ask it. Each
+// answer must have data but for the excuses, and each panel one such answer but
+// for those in empty.
+func checkDashboards(t *testing.T, p *prometheus, excused excuses, empty ...string) {
+	t.Helper()
+	panels := map[string]bool{}
+	for _, d := range dashboards.All() {
+		asked, err := d.Expressions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range asked {
+			name := d.Name + ": " + e.Panel
+			expr := variables.Replace(e.Expr)
+			if _, err := parser.NewParser(parser.Options{}).ParseExpr(expr); err != nil {
+				t.Errorf("panel %q asks what is no PromQL: %v", name, err)
+				continue
+			}
+			v, err := p.ask(t.Context(), expr)
+			if err != nil {
+				t.Errorf("panel %q: Prometheus refuses %v", name, err)
+				continue
+			}
+			panels[name] = panels[name] || len(v) > 0
+			if len(v) == 0 && !excuse(expr, excused) {
+				t.Errorf("panel %q has no answer to %s", name, expr)
+			}
+		}
+	}
+	if len(panels) < 30 {
+		t.Fatalf("only %d panels were found: the test would prove nothing", len(panels))
+	}
+	for name, full := range panels {
+		if full == slices.Contains(empty, name) {
+			t.Errorf("panel %q has data: %v; it must have unless the test says that it has none", name, full)
+		}
+	}
+}
+
+func excuse(expr string, excused excuses) bool {
+	for _, list := range []excuses{excused, nowhere} {
+		for part := range list {
+			if strings.Contains(expr, part) {
+				return true
+			}
+		}
+	}
+	return false
+}
