@@ -36,7 +36,7 @@ type fault struct {
 // toldXid is how often an error has been shown.
 type toldXid struct {
 	code   int
-	events uint64    // that were delivered
+	events uint64    // that were delivered, also by an earlier agent
 	floor  uint64    // by the source's own count, which knows of events that got lost
 	last   time.Time // of both
 	since  time.Time // when the source's count began to be ahead
@@ -101,7 +101,7 @@ func (c *composer) settleFaults(s *Snapshot, inputs []input) {
 	}
 	f.forget(s.Time, h)
 	s.Log = f.mark
-	s.SXids = slices.Clone(f.sxids)
+	s.SXids = f.sxids
 	grace := time.Duration(0)
 	if h.log {
 		grace = 2*h.wait + sameFault
@@ -198,19 +198,23 @@ func (f *faults) forget(now time.Time, h hearing) {
 
 // fell counts an error of a switch.
 func (f *faults) fell(ev Event) {
-	if ev.Kind != SXidEvent {
-		return
+	if ev.Kind == SXidEvent {
+		f.add(SXidCount{Switch: ev.PCI, Code: ev.Code, Fatal: ev.Fatal, Count: 1, Last: ev.Time})
 	}
-	i := slices.IndexFunc(f.sxids, func(x SXidCount) bool { return x.Switch == ev.PCI && x.Code == ev.Code && x.Fatal == ev.Fatal })
-	if i < 0 {
-		if len(f.sxids) == maxCodes {
-			return
-		}
-		i = len(f.sxids)
-		f.sxids = append(f.sxids, SXidCount{Switch: ev.PCI, Code: ev.Code, Fatal: ev.Fatal})
+}
+
+// add adds to the counts of the switches. They are in snapshots that were handed
+// out, so they are copied.
+func (f *faults) add(x SXidCount) {
+	f.sxids = slices.Clone(f.sxids)
+	i := slices.IndexFunc(f.sxids, func(o SXidCount) bool { return o.Switch == x.Switch && o.Code == x.Code && o.Fatal == x.Fatal })
+	switch {
+	case i >= 0:
+		f.sxids[i].Count += x.Count
+		f.sxids[i].Last = later(f.sxids[i].Last, x.Last)
+	case len(f.sxids) < maxCodes:
+		f.sxids = append(f.sxids, x)
 	}
-	f.sxids[i].Count++
-	f.sxids[i].Last = later(f.sxids[i].Last, ev.Time)
 	slices.SortStableFunc(f.sxids, func(a, b SXidCount) int {
 		return cmp.Or(cmp.Compare(a.Switch, b.Switch), cmp.Compare(a.Code, b.Code), cmp.Compare(number(a.Fatal), number(b.Fatal)))
 	})
@@ -255,8 +259,8 @@ func (s *seenGPU) tell(code int) *toldXid {
 	return &s.told[len(s.told)-1]
 }
 
-// shown returns the errors since the agent started: those that were delivered, or
-// the source's own count if that has been ahead for longer than an event takes.
+// shown returns the errors so far: those that were delivered, or the source's own
+// count if that has been ahead for longer than an event takes.
 func (s *seenGPU) shown(now time.Time, grace time.Duration) []XidCount {
 	for _, c := range s.xids {
 		t := s.tell(c.code)

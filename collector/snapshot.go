@@ -115,22 +115,23 @@ func (o Owner) String() string {
 	return o.Kind + ":" + o.ID
 }
 
-// XidCount is how often an Xid code has fallen on a GPU since the agent started.
-// An error that several sources tell of counts once.
+// XidCount is how often an Xid code has fallen on a GPU: in a source's part since
+// the source started, in a snapshot since the node booted, as far as an agent was
+// told. There an error that several sources tell of counts once.
 type XidCount struct {
-	Code  int
-	Count uint64
-	Last  time.Time
+	Code  int       `json:"code"`
+	Count uint64    `json:"count"`
+	Last  time.Time `json:"last"`
 }
 
-// SXidCount is how often an NVSwitch has had an error since the agent started. The
-// composer counts the events; no source gives it.
+// SXidCount is how often an NVSwitch has had an error since the node booted, as far
+// as an agent was told. The composer counts the events; no source gives it.
 type SXidCount struct {
-	Switch string // PCI address
-	Code   int
-	Fatal  bool
-	Count  uint64
-	Last   time.Time
+	Switch string    `json:"switch"` // PCI address
+	Code   int       `json:"code"`
+	Fatal  bool      `json:"fatal"`
+	Count  uint64    `json:"count"`
+	Last   time.Time `json:"last"`
 }
 
 // EventKind says what happened.

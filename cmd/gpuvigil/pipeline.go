@@ -18,6 +18,7 @@ import (
 	"gpuvigil/collector/child"
 	"gpuvigil/collector/host"
 	"gpuvigil/collector/inference"
+	"gpuvigil/collector/kernellog"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/metric"
@@ -44,8 +45,9 @@ type pipeline struct {
 	log     *slog.Logger
 	store   *store.Store
 	demo    *demo
-	child   *child.Child // nil without NVML; the same for all pipelines of an agent
-	nvml    child.Config // for the child, when this pipeline runs
+	child   *child.Child      // nil without NVML; the same for all pipelines of an agent
+	nvml    child.Config      // for the child, when this pipeline runs
+	logs    *kernellog.Source // nil in a demo
 	sampler *collector.Sampler
 	engine  *detect.Engine
 	outbox  *alerting.Outbox
@@ -87,6 +89,9 @@ func (p *pipeline) restore() error {
 			return fmt.Errorf("restore the node's GPUs from %s: %w", p.store.Path(), err)
 		}
 		p.sampler.Know(k)
+		if p.logs != nil {
+			p.logs.Restore(k.Log)
+		}
 	}
 	if state != nil {
 		if err := p.engine.Restore(state); err != nil {
@@ -119,6 +124,9 @@ func (p *pipeline) run(ctx context.Context) error {
 	group.Go(func() error { return p.outbox.Run(ctx) })
 	group.Go(func() error { return p.sampler.Run(ctx, p.observe) })
 	err := group.Wait()
+	if p.logs != nil {
+		err = errors.Join(err, p.logs.Close())
+	}
 	if s := p.sampler.Latest(); s != nil {
 		p.save(s)
 	}
@@ -180,6 +188,9 @@ func (p *pipeline) sources() ([]collector.Scheduled, error) {
 			return nil, err
 		}
 		sources = append(sources, scheduled(h, fast))
+		p.logs = kernellog.New(kernellog.Config{Kmsg: p.cfg.Host.Kmsg, Journal: p.cfg.Host.Journal, Fabric: p.cfg.Host.FabricManagerLog,
+			ProcFS: p.cfg.Host.ProcFS, Log: p.log.With("component", kernellog.SourceName)})
+		sources = append(sources, scheduled(p.logs, fast))
 		if !p.cfg.NVML.Enabled {
 			p.child = nil
 			break

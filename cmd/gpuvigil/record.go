@@ -109,5 +109,9 @@ func (r *recording) live(ctx context.Context, p *program, flags *agentFlags, len
 			}
 		})
 	})
-	return errors.Join(group.Wait(), failed)
+	err = errors.Join(group.Wait(), failed)
+	if pipe.logs != nil {
+		err = errors.Join(err, pipe.logs.Close())
+	}
+	return err
 }

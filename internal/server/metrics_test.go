@@ -275,6 +275,7 @@ func TestManyOfAKindAreCapped(t *testing.T) {
 		g.Owners = append(g.Owners, collector.Owner{Kind: "pod", ID: fmt.Sprint(i)})
 		w.snap.Node.Versions = append(w.snap.Node.Versions, collector.Version{Component: fmt.Sprint("c", i), Value: "1"}, collector.Version{Component: fmt.Sprint("d", i), Value: "1"})
 	}
+	w.snap.SXids = nil
 	for i := range 100 {
 		w.snap.SXids = append(w.snap.SXids, collector.SXidCount{Switch: "0000:a9:00.0", Code: i, Fatal: i%2 == 0, Count: 1, Last: now})
 	}

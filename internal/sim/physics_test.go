@@ -14,6 +14,7 @@ import (
 var notOurs = map[*metric.Def]bool{
 	metric.GPUSampleAge: true, metric.FanSpeed: true, metric.GPUsExpected: true, metric.VersionChanges: true,
 	metric.AgentCPU: true, metric.AgentRSS: true, metric.AgentOpenFiles: true, metric.AgentGoroutines: true,
+	metric.KernelLogRecords: true, metric.KernelLogLost: true, metric.FabricManagerErrors: true,
 }
 
 // everyReading calls f for each value that an entity of the part should have.

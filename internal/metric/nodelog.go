@@ -2,9 +2,9 @@ package metric
 
 // Rows of what the kernel log and the fabric manager's log tell.
 var (
-	SXidErrors = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_nvswitch_sxid_errors_total", Labels: []string{"switch", "sxid", "severity"},
-		Help: "Errors of an NVSwitch by code since the agent started; switch is its PCI address, severity is fatal or non_fatal. The driver leaves lines out when there are many: the count is a floor."})
-	SXidLast = row(Def{Entity: Agent, Name: "vigil_nvswitch_sxid_last_timestamp_seconds", Labels: []string{"switch", "sxid", "severity"},
+	SXidErrors = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_nvswitch_sxid_errors_total", Labels: []string{"switch", "sxid", "severity"},
+		Help: "Errors of an NVSwitch by code since the node booted, as far as an agent was told; switch is its PCI address, severity is fatal or non_fatal. The driver leaves lines out when there are many: the count is a floor."})
+	SXidLast = row(Def{Entity: Node, Tier: Fast, Name: "vigil_nvswitch_sxid_last_timestamp_seconds", Labels: []string{"switch", "sxid", "severity"},
 		Help: "Unix time of the switch's last error with this code."})
 
 	FabricManagerErrors = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_fabric_manager_errors_total",
