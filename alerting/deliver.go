@@ -18,20 +18,33 @@ const (
 	maxAgain     = 10               // tries of a refused message after others passed
 	attemptLimit = 15 * time.Second // for one delivery, also while the agent shuts down
 	longestWait  = time.Hour        // that a receiver may ask for
-	diskGrace    = 2 * time.Second  // for the disk to take a message before it is sent from memory
-	saveInterval = time.Second      // between looks for what is not on disk
-	sweepEvery   = time.Hour
 )
 
-// Run delivers until the context ends, and lets the deliveries in flight end. The
-// error says that the state could not be written at last. While it runs the
-// outbox's gauges are exported.
+// Run delivers until the context ends, and lets the deliveries in flight end. It
+// returns nil then, also if the state could not be written at last: that is
+// logged, and what is in memory is delivered and written by the next Run. It
+// returns an error at once if it runs already. While it runs the outbox's gauges
+// are exported.
 func (o *Outbox) Run(ctx context.Context) error {
+	o.mu.Lock()
+	if o.running {
+		o.mu.Unlock()
+		return errors.New("run the outbox: it runs already")
+	}
+	o.running = true
+	queues := o.queues
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.running = false
+	}()
+
 	var g sync.WaitGroup
-	for _, q := range o.queues {
+	for _, q := range queues {
 		length, age := metric.OutboxLength.Series(q.Name), metric.OutboxAge.Series(q.Name)
-		vm.GetOrCreateGauge(length, func() float64 { return float64(o.status(q, time.Now()).Waiting) })
-		vm.GetOrCreateGauge(age, func() float64 { return o.status(q, time.Now()).OldestAge.Seconds() })
+		vm.GetOrCreateGauge(length, o.gauge(q, func(s Status) float64 { return float64(s.Waiting) }))
+		vm.GetOrCreateGauge(age, o.gauge(q, func(s Status) float64 { return s.OldestAge.Seconds() }))
 		defer vm.UnregisterMetric(length)
 		defer vm.UnregisterMetric(age)
 		g.Go(func() { o.serve(ctx, q) })
@@ -46,7 +59,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 	<-ctx.Done()
 	stop()
 	<-kept
-	return o.flush()
+	return nil
 }
 
 // job is one delivery.
@@ -93,15 +106,16 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// next returns the receiver's first message, or how long to wait for one.
+// next returns the message to try, or how long to wait for one.
 func (o *Outbox) next(q *queue, now time.Time) (*job, time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(q.waiting) == 0 {
-		return nil, time.Hour
+	wait := q.insist(now)
+	r := q.pick()
+	if r == nil {
+		return nil, wait
 	}
-	r := q.waiting[0]
-	if grace := r.at.Add(diskGrace).Sub(now); r.stored != r.gen && grace > 0 {
+	if grace := r.taken.Add(diskGrace).Sub(now); r.stored != r.gen && grace > 0 {
 		return nil, grace
 	}
 	return &job{r, r.Incident, r.Ref, r.doubt}, 0
@@ -137,8 +151,12 @@ func (o *Outbox) settle(q *queue, j *job, ref string, err error, now time.Time) 
 		o.delivered(q, j, ref, now)
 		return o.cfg.Pause
 	case errors.As(err, &refusal):
-		log.Error("message refused, it is not tried again", "reason", refusal.Reason, "hint", refusal.Hint)
 		o.refused(q, j, refusal, now)
+		if j.r.insists() {
+			log.Error("page refused, it is tried again later", "reason", refusal.Reason, "hint", refusal.Hint, "next_try_in", slowlyOnce)
+		} else {
+			log.Error("message refused, it is not tried again for now", "reason", refusal.Reason, "hint", refusal.Hint)
+		}
 		return o.cfg.Pause
 	}
 	limited := errors.As(err, &wait)
@@ -152,6 +170,11 @@ func (o *Outbox) settle(q *queue, j *job, ref string, err error, now time.Time) 
 		return min(max(wait.For, o.cfg.Pause), longestWait)
 	}
 	j.r.doubt = j.r.Ref == ""
+	j.r.tries++
+	q.letOther = len(q.waiting) > 0 && q.waiting[0] == j.r
+	if j.r.tries == stepBack && q.letOther && len(q.waiting) > 1 {
+		log.Warn("a message has failed several times in a row: others are tried between its tries", "err", err)
+	}
 	return o.backoff(q.failures)
 }
 
@@ -173,7 +196,9 @@ func (o *Outbox) delivered(q *queue, j *job, ref string, now time.Time) {
 		o.log.Info("messages are taken again", "receiver", q.Name, "failures", q.failures)
 	}
 	q.failures, q.lastErr, q.lastSent = 0, "", now
+	q.letOther = false
 	r := j.r
+	r.tries = 0
 	r.Ref, r.doubt, r.Said, r.SaidAs, r.Ended = ref, false, j.incident.Updated, j.incident.State, time.Time{}
 	if j.incident.State == detect.Resolved {
 		r.Ended = now
@@ -193,10 +218,10 @@ func (o *Outbox) delivered(q *queue, j *job, ref string, now time.Time) {
 // is a newer state of the incident to try.
 func (o *Outbox) refused(q *queue, j *job, refusal *Refusal, now time.Time) {
 	q.refused.Inc()
-	q.lastErr = refusal.Error()
+	q.lastErr, q.letOther = refusal.Error(), false
 	q.refusing = q.refusing || !refusal.Content
 	if r := j.r; r.Incident == j.incident {
-		r.Refused, r.RefusedAt = refusal, now
+		r.Refused, r.RefusedAt, r.patience = refusal, now, now.Add(slowlyOnce)
 		q.remove(r)
 		o.change(r, now)
 	}
@@ -211,43 +236,6 @@ func (o *Outbox) retryRefused(q *queue, now time.Time) {
 		}
 		if o.forgive(r, now); r.waits() {
 			q.put(r)
-		}
-	}
-}
-
-// keep writes what the agent's own transactions did not: what was delivered, and
-// what a full disk did not take. It also forgets what is old.
-func (o *Outbox) keep(ctx context.Context) {
-	sweep := time.NewTicker(sweepEvery)
-	defer sweep.Stop()
-	pause, failing := saveInterval, false
-	for ctx.Err() == nil {
-		t := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-o.save:
-			if failing {
-				// The disk is not asked more often because there is more to write.
-				select {
-				case <-ctx.Done():
-				case <-t.C:
-				}
-			}
-		case <-sweep.C:
-			o.sweep(time.Now())
-		case <-t.C:
-		}
-		t.Stop()
-		err := o.flush()
-		switch {
-		case err != nil && !failing:
-			o.log.Error("what was sent is not stored: after a restart it may be sent again", "err", err)
-		case err == nil && failing:
-			o.log.Info("the state is stored again")
-		}
-		pause = saveInterval
-		if failing = err != nil; failing {
-			pause = o.cfg.MaxBackoff / 4
 		}
 	}
 }

@@ -1,26 +1,18 @@
 package alerting
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	vm "github.com/VictoriaMetrics/metrics"
 
 	"gpuvigil/detect"
-	"gpuvigil/internal/metric"
 	"gpuvigil/internal/store"
 	"gpuvigil/rules"
 )
 
-const (
-	keySep     = "\x00" // between receiver and incident in the state file's keys
-	firstStart = "first_start"
-)
+const keySep = "\x00" // between receiver and incident in the state file's keys
 
 // Receiver is one place that messages go to.
 type Receiver struct {
@@ -52,18 +44,34 @@ type OutboxConfig struct {
 // of the older one.
 //
 // Memory is what it works from; the state file is what it starts from. A message
-// is delivered even if it could not be written.
+// that the disk does not take, or does not answer for, is delivered all the same
+// after a short wait.
+//
+// The order has one exception. A message that failed several times in a row lets
+// another one try between its own tries, a page before others: so a message that
+// the receiver cannot digest does not hold up what is behind it, and when a
+// receiver comes back after an outage at most one message is out of its place.
+//
+// What a receiver refuses is not tried again at once. It is tried again when
+// another message passes, when the agent is started or its configuration is read
+// anew, and, if it is a page that still fires, every ten minutes: a token that
+// was mended delivers it though nothing else happens. What was refused for its
+// content stays refused until the incident changes.
 type Outbox struct {
-	cfg    OutboxConfig
-	store  *store.Store
-	log    *slog.Logger
-	queues []*queue
-	first  time.Time     // when the agent was first started
-	save   chan struct{} // something is to be written now
+	store *store.Store
+	save  chan struct{} // something is to be written now
 
-	mu    sync.Mutex // guards what follows, the queues and all records
-	seq   uint64
-	dirty map[*record]bool // records that are not on disk as they are
+	mu      sync.Mutex // guards what follows, the queues and all records
+	cfg     OutboxConfig
+	log     *slog.Logger
+	queues  []*queue
+	parked  map[string]map[string]*record // of receivers that are not configured, by receiver and incident
+	first   time.Time                     // when the agent was first started
+	unnoted bool                          // that is not on disk
+	seq     uint64
+	dirty   map[string]*record // by key; those that are not on disk as they are
+	writing *write             // one of our own that the disk has not answered yet
+	running bool
 }
 
 // queue is what one receiver has got and is to get.
@@ -74,99 +82,43 @@ type queue struct {
 	wake     chan struct{}      // something may be ready to be sent
 	records  map[string]*record // by incident
 	waiting  []*record          // by place
+	letOther bool               // the first one has just failed once more: another one may try
 	failures int                // since the last success
 	lastErr  string             // of the last attempt
 	lastSent time.Time
 	refusing bool // the last answer was a refusal of us, not of a message
 }
 
-// NewOutbox returns an outbox that goes on where the one before it stopped. Only
-// one may use the store at a time.
-func NewOutbox(st *store.Store, cfg OutboxConfig, receivers ...Receiver) (*Outbox, error) {
-	cfg.Pause = or(cfg.Pause, 1200*time.Millisecond)
-	cfg.Backoff = or(cfg.Backoff, time.Second)
-	cfg.MaxBackoff = or(cfg.MaxBackoff, time.Minute)
-	o := &Outbox{cfg: cfg, store: st, log: cfg.Log, save: make(chan struct{}, 1), dirty: map[*record]bool{}}
-	seen := map[string]bool{}
-	for _, r := range receivers {
-		if r.Name == "" || strings.Contains(r.Name, keySep) || seen[r.Name] {
-			return nil, fmt.Errorf("receiver %q: each needs a name of its own", r.Name)
-		}
-		if r.Notifier == nil {
-			return nil, fmt.Errorf("receiver %q: nothing to notify", r.Name)
-		}
-		seen[r.Name] = true
-		o.queues = append(o.queues, newQueue(r))
-	}
-	now := time.Now()
-	if err := o.started(now); err != nil {
-		return nil, err
-	}
-	return o, o.load(now)
-}
-
-func or(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
-}
-
-func newQueue(r Receiver) *queue {
-	counter := func(result string) *vm.Counter {
-		return vm.GetOrCreateCounter(metric.NotificationsSent.Series(r.Name, result))
-	}
-	return &queue{
-		Receiver: r, wake: make(chan struct{}, 1), records: map[string]*record{},
-		sent: counter("sent"), retried: counter("retried"), refused: counter("refused"), shadowed: counter("shadowed"),
-	}
-}
-
-// started finds out when the agent was first started, which is now if it never
-// was. A first start in the future is the work of a clock that was wrong.
-func (o *Outbox) started(now time.Time) error {
-	err := o.store.View(func(tx *store.Tx) error {
-		if v := tx.Get(store.Meta, firstStart); v != nil {
-			return json.Unmarshal(v, &o.first)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read the time of the first start: %w", err)
-	}
-	if !o.first.IsZero() && !o.first.After(now) {
-		return nil
-	}
-	o.first = now
-	err = o.store.Update(func(tx *store.Tx) error {
-		v, err := json.Marshal(now)
-		return errors.Join(err, tx.Put(store.Meta, firstStart, v))
-	})
-	if err != nil {
-		o.log.Error("the time of the first start is not stored: the next start counts as the first", "err", err)
-	}
-	return nil
-}
-
-// EnqueueTx takes incidents that opened, changed or resolved, in the transaction
-// that also stores the engine's state. They are delivered once the transaction is
-// on disk; if it fails they are delivered all the same and written later. The
-// incidents must not be modified afterwards.
-func (o *Outbox) EnqueueTx(tx *store.Tx, incidents []detect.Incident) error {
+// Take takes incidents that opened, changed or resolved into memory. It waits for
+// nobody: they are delivered soon, once they are on disk or, if the disk does not
+// take them, two seconds later. The incidents must not be modified afterwards.
+func (o *Outbox) Take(incidents []detect.Incident) {
 	now := time.Now()
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	for i := range incidents {
 		for _, q := range o.queues {
 			o.take(q, &incidents[i], now)
 		}
+		for _, records := range o.parked {
+			// Who comes back is not to hear what is no longer true.
+			if r := records[incidents[i].ID]; r != nil && r.told() && !r.says(&incidents[i]) {
+				o.renew(r, &incidents[i], now)
+			}
+		}
 	}
-	clean := len(o.dirty) == 0
 	o.wakeAll()
-	o.mu.Unlock()
-	if clean {
-		return nil
-	}
-	return o.write(tx)
+}
+
+// WriteTx writes what is not on disk into the transaction that also stores the
+// engine's state. If the transaction fails or is never answered, memory remains
+// the truth and the next one writes it again.
+func (o *Outbox) WriteTx(tx *store.Tx) error { return o.write(tx) }
+
+// EnqueueTx is Take and WriteTx.
+func (o *Outbox) EnqueueTx(tx *store.Tx, incidents []detect.Incident) error {
+	o.Take(incidents)
+	return o.WriteTx(tx)
 }
 
 // take puts an incident's state in the place of the one that waits, if one does,
@@ -181,10 +133,18 @@ func (o *Outbox) take(q *queue, i *detect.Incident, now time.Time) {
 			return
 		}
 	}
+	waited := r.waits()
+	o.renew(r, i, now)
+	if !waited {
+		q.put(r)
+	}
+}
+
+// renew makes the incident's state what is to be said.
+func (o *Outbox) renew(r *record, i *detect.Incident, now time.Time) {
 	if !r.waits() {
 		o.seq++
-		r.Seq, r.Queued = o.seq, now
-		q.put(r)
+		r.Seq, r.Queued, r.taken = o.seq, now, now
 	}
 	incident := *i
 	r.Incident, r.Refused, r.again = &incident, nil, 0

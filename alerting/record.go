@@ -2,7 +2,6 @@ package alerting
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,13 +32,15 @@ type record struct {
 	Refused   *Refusal     `json:"refused,omitempty"`   // the receiver does not take Incident
 	RefusedAt time.Time    `json:"refused_at,omitzero"` // when it last did not
 
-	key    string
-	gen    uint64    // raised by each change
-	stored uint64    // the gen that is on disk
-	at     time.Time // of the last change, by the monotonic clock
-	again  int       // how often it was tried again after a refusal
-	doubt  bool      // an attempt has gone out whose outcome is not known
-	gone   bool      // to be deleted
+	key      string
+	gen      uint64    // raised by each change
+	stored   uint64    // the gen that is on disk
+	taken    time.Time // since when something waits, by the monotonic clock
+	tries    int       // failures in a row
+	again    int       // how often it was tried again after a refusal
+	patience time.Time // when a refused page is tried again, by the monotonic clock
+	doubt    bool      // an attempt has gone out whose outcome is not known
+	gone     bool      // to be deleted
 }
 
 // waits reports whether something is to be said and may be.
@@ -73,77 +74,15 @@ func (r *record) expired(now time.Time) bool {
 // change notes that r is to be written. The caller holds o.mu.
 func (o *Outbox) change(r *record, now time.Time) {
 	r.gen++
-	r.at, r.Touched = now, now
-	o.dirty[r] = true
+	r.Touched = now
+	o.dirty[r.key] = r
 }
 
-// write puts what is not on disk into the transaction.
-func (o *Outbox) write(tx *store.Tx) error {
-	type change struct {
-		r     *record
-		gen   uint64
-		gone  bool
-		value []byte
-	}
-	var changes []change
-	o.mu.Lock()
-	for r := range o.dirty {
-		value, err := json.Marshal(r)
-		if err != nil {
-			// Not even a full disk's worth of patience helps: it is said from memory.
-			o.log.Error("an unsent message cannot be stored, a restart would lose it", "key", r.key, "err", err)
-			delete(o.dirty, r)
-			continue
-		}
-		changes = append(changes, change{r, r.gen, r.gone, value})
-	}
-	o.mu.Unlock()
-	for _, c := range changes {
-		var err error
-		if c.gone {
-			err = tx.Delete(store.Outbox, c.r.key)
-		} else {
-			err = tx.Put(store.Outbox, c.r.key, c.value)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	tx.OnCommit(func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		for _, c := range changes {
-			c.r.stored = max(c.r.stored, c.gen)
-			if c.r.stored == c.r.gen {
-				delete(o.dirty, c.r)
-			}
-		}
-		o.wakeAll()
-	})
-	return nil
-}
-
-// flush writes what is not on disk.
-func (o *Outbox) flush() error {
-	o.mu.Lock()
-	clean := len(o.dirty) == 0
-	o.mu.Unlock()
-	if clean {
-		return nil
-	}
-	return o.store.Update(o.write)
-}
-
-// load reads what the outbox of an earlier run left. What waits there may have
-// been delivered just before that run ended. What was refused is tried once more:
-// a start is a person's doing, who may have mended the cause.
+// load reads what the outbox of an earlier run left, as if no receiver were
+// configured yet. What waits there may have been delivered just before that run
+// ended.
 func (o *Outbox) load(now time.Time) error {
-	byName := map[string]*queue{}
-	for _, q := range o.queues {
-		byName[q.Name] = q
-	}
-	foreign := 0
-	err := o.store.View(func(tx *store.Tx) error {
+	return o.store.View(func(tx *store.Tx) error {
 		tx.Range(store.Outbox, "", func(k string, v []byte) bool {
 			r := &record{key: k}
 			name, id, _ := strings.Cut(k, keySep)
@@ -151,33 +90,27 @@ func (o *Outbox) load(now time.Time) error {
 				o.log.Error("a message in the state file cannot be read; it stays there and is not sent", "receiver", name, "incident", id, "err", err)
 				return true
 			}
-			if q := byName[name]; q != nil {
-				o.adopt(q, id, r, now)
-				return true
+			if o.parked[name] == nil {
+				o.parked[name] = map[string]*record{}
 			}
-			foreign++
-			if now.Sub(r.Touched) > keepRef {
-				r.gone = true
-				o.change(r, now)
-			}
+			o.parked[name][id] = r
+			o.seq = max(o.seq, r.Seq)
+			r.doubt = r.Incident != nil && r.Ref == ""
 			return true
 		})
 		return nil
 	})
-	if foreign > 0 {
-		o.log.Warn("the state file has messages for receivers that are not configured; they are kept for 30 days", "messages", foreign)
-	}
-	return err
 }
 
-// adopt takes up a record of an earlier run.
+// adopt takes up a record for a queue that was made anew. What was refused is
+// tried once more: a start and a new configuration are a person's doing, who may
+// have mended the cause.
 func (o *Outbox) adopt(q *queue, id string, r *record, now time.Time) {
 	q.records[id] = r
-	o.seq = max(o.seq, r.Seq)
-	r.doubt = r.Incident != nil && r.Ref == ""
+	r.again = 0
 	o.forgive(r, now)
 	if r.expired(now) {
-		o.drop(q, r, now)
+		o.drop(q.records, id, now)
 	} else if r.waits() {
 		q.put(r)
 	}
@@ -185,7 +118,7 @@ func (o *Outbox) adopt(q *queue, id string, r *record, now time.Time) {
 
 // forgive lets a refused message be tried again, unless it was for its content.
 // A message that was refused again and again while others passed stays refused
-// until the agent is restarted.
+// until the agent is restarted or configured anew.
 func (o *Outbox) forgive(r *record, now time.Time) {
 	if r.Refused != nil && !r.Refused.Content && r.again < maxAgain {
 		r.Refused = nil
@@ -195,9 +128,9 @@ func (o *Outbox) forgive(r *record, now time.Time) {
 }
 
 // drop forgets a record.
-func (o *Outbox) drop(q *queue, r *record, now time.Time) {
-	_, id, _ := strings.Cut(r.key, keySep)
-	delete(q.records, id)
+func (o *Outbox) drop(records map[string]*record, id string, now time.Time) {
+	r := records[id]
+	delete(records, id)
 	r.gone = true
 	o.change(r, now)
 }
@@ -207,28 +140,17 @@ func (o *Outbox) sweep(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, q := range o.queues {
-		for _, r := range q.records {
+		for id, r := range q.records {
 			if r.expired(now) {
-				o.drop(q, r, now)
+				o.drop(q.records, id, now)
 			}
 		}
 	}
-}
-
-// put adds r to the messages that wait, in the order of their places.
-func (q *queue) put(r *record) {
-	i, _ := slices.BinarySearchFunc(q.waiting, r.Seq, func(w *record, seq uint64) int {
-		if w.Seq < seq {
-			return -1
+	for _, records := range o.parked {
+		for id, r := range records {
+			if now.Sub(r.Touched) > keepRef {
+				o.drop(records, id, now)
+			}
 		}
-		return 1
-	})
-	q.waiting = slices.Insert(q.waiting, i, r)
-}
-
-// remove takes r from the messages that wait.
-func (q *queue) remove(r *record) {
-	if i := slices.Index(q.waiting, r); i >= 0 {
-		q.waiting = slices.Delete(q.waiting, i, i+1)
 	}
 }

@@ -34,6 +34,8 @@ type Rejected struct {
 // Status returns how each receiver stands, in the order of the configuration.
 func (o *Outbox) Status() []Status {
 	now := time.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	all := make([]Status, 0, len(o.queues))
 	for _, q := range o.queues {
 		all = append(all, o.status(q, now))
@@ -41,9 +43,17 @@ func (o *Outbox) Status() []Status {
 	return all
 }
 
+// gauge returns a value of a queue's status, for the metrics.
+func (o *Outbox) gauge(q *queue, value func(Status) float64) func() float64 {
+	return func() float64 {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return value(o.status(q, time.Now()))
+	}
+}
+
+// status tells how a queue stands. The caller holds o.mu.
 func (o *Outbox) status(q *queue, now time.Time) Status {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	s := Status{Receiver: q.Name, Waiting: len(q.waiting), LastSent: q.lastSent, LastError: q.lastErr, Failures: q.failures, Unsaved: len(o.dirty)}
 	if end := o.first.Add(o.cfg.Shadow); end.After(now) {
 		s.ShadowUntil = end

@@ -111,15 +111,15 @@ func (r *runner) finish(part *Part, err error, stopping bool) {
 		r.state.Errors++
 	}
 	r.state.Expected = r.Expected && !errors.Is(err, ErrAbsent)
-	r.judge(err)
+	r.outcome(err)
 }
 
 // patience is the deadline and what a source needs to notice that it has passed.
 func (r *runner) patience() time.Duration { return r.Deadline + r.Deadline/4 }
 
-// judge sets the source's error and says it when it comes and when it goes, not
+// outcome sets the source's error and says it when it comes and when it goes, not
 // with every sample.
-func (r *runner) judge(err error) {
+func (r *runner) outcome(err error) {
 	was := r.state.Err
 	r.state.Err = ""
 	if err != nil {
@@ -144,7 +144,7 @@ func (r *runner) view(now time.Time) view {
 			r.counted = true
 			r.state.Errors++
 		}
-		r.judge(fmt.Errorf("it has not answered for %v, its limit is %v", waiting.Round(100*time.Millisecond), r.Deadline))
+		r.outcome(fmt.Errorf("it has not answered for %v, its limit is %v", waiting.Round(100*time.Millisecond), r.Deadline))
 	}
 	v := view{part: r.part, interval: r.Interval, events: r.events, state: r.state, sinceOK: -1}
 	r.events = nil

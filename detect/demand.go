@@ -50,8 +50,8 @@ func (d *Saturated) newDemand() *demand {
 	}
 }
 
-// see takes up an endpoint's reading, if it is a new one.
-func (w *demand) see(e *collector.Endpoint, cfg SaturatedConfig) {
+// update takes up an endpoint's reading, if it is a new one.
+func (w *demand) update(e *collector.Endpoint, cfg SaturatedConfig) {
 	at := e.SampledAt(metric.Fast)
 	if at.IsZero() || at.Equal(w.at) {
 		return

@@ -47,7 +47,7 @@ type Config struct {
 // from any.
 type Engine struct {
 	cfg       Config
-	judges    []*judge // in the order of the detectors: causes before what they hide
+	watchers  []*watcher // in the order of the detectors: causes before what they hide
 	versions  interface{ VersionChanges() map[string]uint64 }
 	view      atomic.Pointer[View]
 	published time.Time // when the view was last rebuilt as a whole
@@ -81,11 +81,11 @@ func NewEngine(cfg Config, detectors []Detector) *Engine {
 			e.versions = v
 		}
 		if !cfg.Settings[d.Rule().ID].Disabled {
-			e.judges = append(e.judges, e.newJudge(d))
+			e.watchers = append(e.watchers, e.newWatcher(d))
 		}
 	}
 	e.link(detectors)
-	e.history = newHistory(e.judges)
+	e.history = newHistory(e.watchers)
 	e.publish()
 	return e
 }
@@ -103,11 +103,11 @@ func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 	e.snapshot = s
 	e.events.add(s.Events)
 	e.history.add(s, e.node())
-	for _, j := range e.judges {
-		e.run(j, s)
+	for _, w := range e.watchers {
+		e.run(w, s)
 	}
-	for _, j := range e.judges {
-		e.settle(j)
+	for _, w := range e.watchers {
+		e.settle(w)
 	}
 	told := e.incidents.settle(e.now)
 	e.changed = e.changed || len(told) > 0
@@ -135,40 +135,40 @@ func (e *Engine) accept(at time.Time) bool {
 }
 
 // run lets one detector look. What it panics over costs only itself.
-func (e *Engine) run(j *judge, s *collector.Snapshot) {
+func (e *Engine) run(w *watcher, s *collector.Snapshot) {
 	began := time.Now() // what looking costs is the one thing measured by the real clock
 	defer func() {
-		j.seconds.Add(time.Since(began).Seconds())
+		w.seconds.Add(time.Since(began).Seconds())
 		if p := recover(); p != nil {
-			j.failures.Inc()
+			w.failures.Inc()
 			e.cfg.Log.Error("a detector failed on a snapshot and was skipped; please report this as a bug",
-				"rule", j.rule.ID, "panic", p, "stack", string(debug.Stack()))
+				"rule", w.rule.ID, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
-	j.detector.Observe(s, j.report)
+	w.detector.Observe(s, w.report)
 }
 
 // take accepts one observation of the snapshot being observed.
-func (e *Engine) take(j *judge, o *Observation) {
+func (e *Engine) take(w *watcher, o *Observation) {
 	if !o.valid() {
-		j.dropped.Inc()
+		w.dropped.Inc()
 		return
 	}
-	if j.rule.State {
-		e.note(j, o)
+	if w.rule.State {
+		e.note(w, o)
 	}
-	t := j.found[key{o.Subject, o.Cause}]
+	t := w.found[key{o.Subject, o.Cause}]
 	if t == nil {
 		if o.Score < 1 {
 			return
 		}
-		if t = j.open(o); t == nil {
-			j.capped.Inc()
+		if t = w.open(o); t == nil {
+			w.capped.Inc()
 			return
 		}
 	}
 	e.changed = e.changed || o.Score >= 1 || t.State == Firing
-	e.see(j, t, o)
+	e.weigh(w, t, o)
 }
 
 func (o *Observation) valid() bool {

@@ -196,8 +196,8 @@ func TestSeverityIsBounded(t *testing.T) {
 		{rules.Ticket, ptr(rules.Page), rules.Info, rules.Info},
 		{rules.Page, ptr(rules.Ticket), rules.Info, rules.Info},
 	} {
-		j := &judge{rule: &rules.Rule{Severity: c.rule}, severity: c.set}
-		if got := j.bound(c.said); got != c.got {
+		w := &watcher{rule: &rules.Rule{Severity: c.rule}, severity: c.set}
+		if got := w.bound(c.said); got != c.got {
 			t.Errorf("rule %s, setting %v, detector %s: severity %s, want %s", c.rule, c.set, c.said, got, c.got)
 		}
 	}
@@ -233,7 +233,7 @@ func TestFindingsAreBounded(t *testing.T) {
 	rule := testRule("bounded")
 	rule.For = 0
 	b := newBench(t, rule, Config{MaxFindings: 3})
-	before := b.e.judges[0].capped.Get()
+	before := b.e.watchers[0].capped.Get()
 	for i := range 9 {
 		b.score[fmt.Sprintf("GPU-%d", i)] = 2
 	}
@@ -241,7 +241,7 @@ func TestFindingsAreBounded(t *testing.T) {
 	if n := len(b.e.View().Findings); n != 3 {
 		t.Errorf("%d findings, want the limit of 3", n)
 	}
-	if got := b.e.judges[0].capped.Get() - before; got != 6 {
+	if got := b.e.watchers[0].capped.Get() - before; got != 6 {
 		t.Errorf("%d counted as capped, want 6", got)
 	}
 	// What has resolved makes room.
@@ -276,12 +276,12 @@ func TestBrokenDetectorCostsOnlyItself(t *testing.T) {
 		panic("no")
 	}}
 	b.e = NewEngine(Config{}, []Detector{bad, b.detector(good)})
-	j := b.e.judges[0]
-	failures, dropped := j.failures.Get(), j.dropped.Get()
+	w := b.e.watchers[0]
+	failures, dropped := w.failures.Get(), w.dropped.Get()
 	b.score["GPU-0"] = 2
 	b.run(3 * time.Second)
 	b.want(Firing, "beside a detector that panics")
-	if f, d := j.failures.Get()-failures, j.dropped.Get()-dropped; f != 3 || d != 21 {
+	if f, d := w.failures.Get()-failures, w.dropped.Get()-dropped; f != 3 || d != 21 {
 		t.Errorf("%d failures and %d dropped observations counted, want 3 and 21", f, d)
 	}
 	if n := len(b.e.View().Findings); n != 1 {

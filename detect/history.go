@@ -49,10 +49,10 @@ const (
 	ofEndpoint
 )
 
-func newHistory(judges []*judge) history {
+func newHistory(watchers []*watcher) history {
 	h := history{of: map[Subject]*rings{}}
-	for _, j := range judges {
-		for _, d := range j.rule.Watch {
+	for _, w := range watchers {
+		for _, d := range w.rule.Watch {
 			if k, ok := kindOf(d.Entity); ok && !slices.Contains(h.watched[k], d) {
 				h.watched[k] = append(h.watched[k], d)
 			}

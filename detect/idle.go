@@ -50,6 +50,7 @@ type idleState struct {
 	Since   time.Time         `json:"since"`    // held by the holder, or last at work
 	Idle    bool              `json:"idle"`     //
 	At      time.Time         `json:"at"`       // of the newest reading
+	Booked  time.Time         `json:"booked"`   // up to then its idle time is in the ledger
 	Process bool              `json:"process"`  // a process has a context
 	Note    bool              `json:"notebook"` // and is a notebook
 
@@ -95,21 +96,21 @@ func (d *Idle) Observe(s *collector.Snapshot, report func(Observation)) {
 		}
 		st := d.state(g)
 		if at := g.SampledAt(metric.Fast); !at.Equal(st.At) {
-			d.see(s, g, st, at)
+			d.sample(s, g, st, at)
 		}
-		d.judge(s, g, st, report)
+		d.tell(s, g, st, report)
 	}
 }
 
-// see takes up a GPU's readings and decides whether it is idle.
-func (d *Idle) see(s *collector.Snapshot, g *collector.GPU, st *idleState, at time.Time) {
+// sample takes up a GPU's readings and decides whether it is idle.
+func (d *Idle) sample(s *collector.Snapshot, g *collector.GPU, st *idleState, at time.Time) {
 	util := g.Value(metric.Utilization)
 	dt := min(max(at.Sub(st.At), 0), sampleGap)
 	if st.At.IsZero() || at.Before(st.Since) {
 		dt, st.Since = 0, at
 	}
 	st.At = at
-	st.Busy.Add(at, indicator(util >= idleUtilization))
+	st.Busy.Add(at, indicator(util >= idleUtilization || st.working(g)))
 	held := st.Process || len(g.Owners) > 0
 	if owner := holder(g); !held || owner != st.Holder {
 		st.Holder, st.Since, st.Idle = owner, at, false
@@ -123,12 +124,14 @@ func (d *Idle) see(s *collector.Snapshot, g *collector.GPU, st *idleState, at ti
 	limit := d.limit(g, st)
 	share, covered := st.Busy.Over(at, limit)
 	quiet := held && at.Sub(st.Since) >= limit && share < idleShare && covered.Seconds() >= float64(minCoverage*limit.Seconds())
-	quiet = quiet && !st.working(g) && !d.reserve(s, g)
-	switch {
-	case quiet && !st.Idle:
-		d.ledger.add(st.Holder, at, limit) // what led to the finding was idle, too
-	case quiet:
-		d.ledger.add(st.Holder, at, dt)
+	quiet = quiet && !d.reserve(s, g)
+	if quiet {
+		longest := limit // what led to the finding was idle, too
+		if st.Idle {
+			longest = dt
+		}
+		d.ledger.add(st.Holder, later(at.Add(-longest), later(st.Since, st.Booked)), at)
+		st.Booked = at
 	}
 	st.Idle = quiet
 }
@@ -169,7 +172,8 @@ func (d *Idle) list(s *collector.Snapshot) {
 	}
 }
 
-// working reports whether the GPU draws clearly more than it does at rest.
+// working reports whether the GPU draws clearly more than it does at rest. It is
+// of one reading: single ones prove nothing, the share of them does.
 func (st *idleState) working(g *collector.GPU) bool {
 	if st.Power.Weight() < powerKnown.Seconds() {
 		return false
@@ -190,7 +194,7 @@ func (d *Idle) limit(g *collector.GPU, st *idleState) time.Duration {
 	}
 }
 
-func (d *Idle) judge(s *collector.Snapshot, g *collector.GPU, st *idleState, report func(Observation)) {
+func (d *Idle) tell(s *collector.Snapshot, g *collector.GPU, st *idleState, report func(Observation)) {
 	o := Observation{Subject: gpuSubject(g.UUID), Cause: "idle_with_context", GPU: g, Owner: st.Holder}
 	other := o
 	other.Cause = "held_without_process"

@@ -1,7 +1,9 @@
 package detect
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -224,5 +226,82 @@ func TestProcessThatEndsChangesTheCause(t *testing.T) {
 	}
 	if causes["idle_with_context"] != Resolved || causes["held_without_process"] != Firing {
 		t.Errorf("causes are %v, want the first resolved and held_without_process firing", causes)
+	}
+}
+
+// One second of work a minute is noise, and noise must not make hours.
+func TestIdleHoursWithNoisyPower(t *testing.T) {
+	st := newStage(t, DetectorConfig{}, time.Second)
+	st.set = func(s *collector.Snapshot) {
+		watts := 118.0
+		if s.Time.Second() == 30 {
+			watts = 200
+		}
+		hold(s, pod, "python3", 0, watts)
+	}
+	st.run(2 * time.Hour)
+	f := st.fires(rules.IDIdleGPU)
+	if f.Severity != rules.Info || !strings.Contains(f.Evidence.Seen, "its holder left 2 GPU-hours idle in 24 h") {
+		t.Errorf("one GPU idle for two hours is a %s: %s", f.Severity, f.Evidence.Seen)
+	}
+	if n := len(st.told); n != 1 {
+		t.Errorf("told %d times of one GPU that is idle all the time", n)
+	}
+}
+
+// A replica that was kept in reserve was not left idle meanwhile.
+func TestReserveIsNotIdleTime(t *testing.T) {
+	st := newStage(t, DetectorConfig{Idle: IdleConfig{ReserveFor: 5 * time.Hour}}, time.Minute)
+	st.set = func(s *collector.Snapshot) {
+		hold(s, pod, "python3", 0, 118)
+		endpoint(s, "GPU-0").Set(metric.GeneratedTokens, 1000)
+	}
+	st.run(5*time.Hour + 10*time.Minute)
+	if f := st.fires(rules.IDIdleGPU); !strings.Contains(f.Evidence.Seen, "left 0.6") {
+		t.Errorf("ten minutes after the reserve ended: %s, want some 0.6 GPU-hours", f.Evidence.Seen)
+	}
+}
+
+// TestIdleHoursNeverExceedTheTime plays random work and looks at every account: no
+// GPU can be idle for longer than it was watched, whoever holds it.
+func TestIdleHoursNeverExceedTheTime(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			owners := []collector.Owner{job, pod, user, {}}
+			owner, load, reserve, gap := owners[rng.IntN(4)], rng.Float64()*rng.Float64(), rng.IntN(4) == 0, rng.IntN(3) == 0
+			st := newStage(t, DetectorConfig{Idle: IdleConfig{ReserveFor: 40 * time.Minute}}, time.Duration(10+rng.IntN(50))*time.Second)
+			st.set = func(s *collector.Snapshot) {
+				util, watts := 0.0, 110+10*rng.Float64()
+				if rng.Float64() < load/10 {
+					util = rng.Float64()
+				}
+				if rng.Float64() < load/5 {
+					watts += 400 * rng.Float64()
+				}
+				if rng.IntN(300) == 0 {
+					owner = owners[rng.IntN(4)]
+				}
+				hold(s, owner, []string{"python3", "python3", "jupyter-lab", ""}[rng.IntN(4)*rng.IntN(2)], util, watts)
+				if e := endpoint(s, "GPU-0"); reserve && rng.IntN(1000) == 0 {
+					e.Set(metric.RequestsRunning, 1)
+				}
+			}
+			idle := st.e.watchers[2].detector.(*Idle)
+			for held := time.Duration(0); held < 27*time.Hour; {
+				held += 20 * time.Minute
+				st.run(20 * time.Minute)
+				if gap && rng.IntN(9) == 0 {
+					st.now = st.now.Add(time.Duration(rng.IntN(7200)) * time.Second)
+				}
+				sum := 0.0
+				for _, o := range owners {
+					sum += idle.ledger.hours(o, st.now)
+				}
+				if limit := min(24, st.now.Sub(day).Hours()); sum > limit+1e-6 {
+					t.Fatalf("one GPU, %.2f hours after the start: %.2f GPU-hours idle in 24 h", st.now.Sub(day).Hours(), sum)
+				}
+			}
+		})
 	}
 }

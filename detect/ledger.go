@@ -29,20 +29,29 @@ const maxHolders = 1024
 
 func newLedger() *ledger { return &ledger{accounts: map[collector.Owner]*account{}} }
 
-func (l *ledger) add(who collector.Owner, at time.Time, idle time.Duration) {
+// add books the time between two instants to a holder, each hour of it to its own.
+func (l *ledger) add(who collector.Owner, from, to time.Time) {
 	a := l.accounts[who]
 	if a == nil {
 		if len(l.accounts) >= maxHolders {
-			l.prune(at)
+			l.prune(to)
 		}
 		if len(l.accounts) >= maxHolders {
 			return
 		}
-		a = &account{Hour: hour(at)}
+		a = &account{Hour: hour(to)}
 		l.accounts[who] = a
 	}
-	a.slideTo(hour(at))
-	a.Seconds[a.Hour%slots] += idle.Seconds()
+	a.slideTo(hour(to))
+	for h := max(hour(from), a.Hour-slots+1); h <= a.Hour; h++ {
+		begin, end := time.Unix(h*3600, 0), time.Unix((h+1)*3600, 0)
+		if end.After(to) {
+			end = to
+		}
+		if idle := end.Sub(later(begin, from)); idle > 0 {
+			a.Seconds[h%slots] += idle.Seconds()
+		}
+	}
 }
 
 // hours returns the idle GPU-hours of a holder in the 24 hours before now.

@@ -14,6 +14,7 @@ const (
 	dampedHold  = 15 * time.Minute
 	maxHold     = 2 * time.Hour
 	lookBack    = 10 * time.Minute // for what changed before a finding began
+	lately      = time.Minute      // a condition that fires must have been judged within it
 )
 
 // key identifies a finding among those of one rule.
@@ -35,37 +36,37 @@ type tracked struct {
 }
 
 // open starts to track a condition; nil if the rule has reached its limit.
-func (j *judge) open(o *Observation) *tracked {
-	if len(j.order) >= j.limit && !j.evict() {
+func (w *watcher) open(o *Observation) *tracked {
+	if len(w.order) >= w.limit && !w.evict() {
 		return nil
 	}
-	t := &tracked{Finding: Finding{Rule: j.rule.ID, Subject: o.Subject, Cause: o.Cause, State: Resolved}}
-	j.found[key{o.Subject, o.Cause}] = t
-	j.order = append(j.order, t)
+	t := &tracked{Finding: Finding{Rule: w.rule.ID, Subject: o.Subject, Cause: o.Cause, State: Resolved}}
+	w.found[key{o.Subject, o.Cause}] = t
+	w.order = append(w.order, t)
 	return t
 }
 
 // evict forgets the finding that has been resolved for longest.
-func (j *judge) evict() bool {
+func (w *watcher) evict() bool {
 	oldest := -1
-	for i, t := range j.order {
-		if t.State == Resolved && (oldest < 0 || t.ended.Before(j.order[oldest].ended)) {
+	for i, t := range w.order {
+		if t.State == Resolved && (oldest < 0 || t.ended.Before(w.order[oldest].ended)) {
 			oldest = i
 		}
 	}
 	if oldest < 0 {
 		return false
 	}
-	j.forget(j.order[oldest])
-	j.order = slices.Delete(j.order, oldest, oldest+1)
+	w.forget(w.order[oldest])
+	w.order = slices.Delete(w.order, oldest, oldest+1)
 	return true
 }
 
-func (j *judge) forget(t *tracked) { delete(j.found, key{t.Subject, t.Cause}) }
+func (w *watcher) forget(t *tracked) { delete(w.found, key{t.Subject, t.Cause}) }
 
-// see takes up what the detector says of a finding's condition. Of several
+// weigh takes up what the detector says of a finding's condition. Of several
 // observations in one snapshot one above the threshold wins.
-func (e *Engine) see(j *judge, t *tracked, o *Observation) {
+func (e *Engine) weigh(w *watcher, t *tracked, o *Observation) {
 	if o.Score < 1 && t.holds && t.LastSeen.Equal(e.now) {
 		return
 	}
@@ -75,7 +76,7 @@ func (e *Engine) see(j *judge, t *tracked, o *Observation) {
 		return
 	}
 	if !t.holds && !t.LastTrue.IsZero() {
-		if gap := e.now.Sub(t.LastTrue); gap >= j.hold && gap < flapWindow {
+		if gap := e.now.Sub(t.LastTrue); gap >= w.hold && gap < flapWindow {
 			t.comeBack(e.now)
 		}
 	}
@@ -90,7 +91,7 @@ func (e *Engine) see(j *judge, t *tracked, o *Observation) {
 	}
 	// Severity never falls while a finding lasts: a message that is taken back and
 	// sent again is worse than one that stays serious for too long.
-	if s := j.bound(o.Severity); s > t.Severity {
+	if s := w.bound(o.Severity); s > t.Severity {
 		t.Severity, t.worse = s, t.State == Firing
 	}
 }
@@ -111,14 +112,14 @@ func (e *Engine) begin(t *tracked, o *Observation) {
 }
 
 // bound limits a severity to what the rule, or the user's setting for it, allows.
-func (j *judge) bound(s rules.Severity) rules.Severity {
-	if j.severity == nil {
-		return min(s, j.rule.Severity)
+func (w *watcher) bound(s rules.Severity) rules.Severity {
+	if w.severity == nil {
+		return min(s, w.rule.Severity)
 	}
-	if s >= j.rule.Severity {
-		return *j.severity
+	if s >= w.rule.Severity {
+		return *w.severity
 	}
-	return min(s, *j.severity)
+	return min(s, *w.severity)
 }
 
 func (t *tracked) comeBack(now time.Time) {
@@ -147,39 +148,39 @@ func (t *tracked) holdTime(hold time.Duration) time.Duration {
 }
 
 // settle moves a rule's findings along their lives.
-func (e *Engine) settle(j *judge) {
-	kept := j.order[:0]
-	for _, t := range j.order {
+func (e *Engine) settle(w *watcher) {
+	kept := w.order[:0]
+	for _, t := range w.order {
 		t.Flaps = len(t.recent(e.now))
-		e.step(j, t)
+		e.advance(w, t)
 		if t.State == Resolved && (t.ended.IsZero() || e.now.Sub(t.ended) >= flapWindow) {
-			j.forget(t)
+			w.forget(t)
 			continue
 		}
 		kept = append(kept, t)
 	}
-	clear(j.order[len(kept):])
-	j.order = kept
-	j.block()
-	e.expireConditions(j)
+	clear(w.order[len(kept):])
+	w.order = kept
+	w.block()
+	e.expireConditions(w)
 }
 
-func (e *Engine) step(j *judge, t *tracked) {
+func (e *Engine) advance(w *watcher, t *tracked) {
 	switch t.State {
 	case Pending:
 		switch {
 		case !t.holds || e.unseen(t) > longPause:
 			e.withdraw(t)
-		case e.now.Sub(t.Since) >= j.wait && !j.hidden(t):
+		case e.now.Sub(t.Since) >= w.wait && e.now.Sub(t.LastSeen) <= lately && !w.hidden(t):
 			e.fire(t)
 		}
 	case Firing:
 		switch {
-		case j.hidden(t):
+		case w.hidden(t):
 			e.resolve(t, "hidden")
-		case e.unseen(t) > max(3*j.hold, minExpiry):
+		case e.unseen(t) > max(3*w.hold, minExpiry):
 			e.resolve(t, "expired")
-		case !t.holds && e.now.Sub(t.LastTrue) >= t.holdTime(j.hold):
+		case !t.holds && e.now.Sub(t.LastTrue) >= t.holdTime(w.hold):
 			e.resolve(t, "cleared")
 		case t.worse:
 			t.worse = false
@@ -217,20 +218,20 @@ func (e *Engine) resolve(t *tracked, why string) {
 }
 
 // block lists the subjects on which this rule's findings hide others.
-func (j *judge) block() {
-	if !j.hides {
+func (w *watcher) block() {
+	if !w.hides {
 		return
 	}
-	clear(j.blocked)
-	for _, t := range j.order {
+	clear(w.blocked)
+	for _, t := range w.order {
 		if t.State == Firing && t.Severity >= rules.Ticket {
-			j.blocked[t.Subject] = struct{}{}
+			w.blocked[t.Subject] = struct{}{}
 		}
 	}
 }
 
-func (j *judge) hidden(t *tracked) bool {
-	for _, h := range j.hiders {
+func (w *watcher) hidden(t *tracked) bool {
+	for _, h := range w.hiders {
 		if _, ok := h.blocked[t.Subject]; ok {
 			return true
 		}
@@ -240,8 +241,8 @@ func (j *judge) hidden(t *tracked) bool {
 
 // rebase goes on after the clock was set back: nothing lies in the future.
 func (e *Engine) rebase(now time.Time) {
-	for _, j := range e.judges {
-		for _, t := range j.order {
+	for _, w := range e.watchers {
+		for _, t := range w.order {
 			for _, at := range []*time.Time{&t.Since, &t.Fired, &t.LastSeen, &t.LastTrue, &t.ended} {
 				if at.After(now) {
 					*at = now
@@ -249,11 +250,11 @@ func (e *Engine) rebase(now time.Time) {
 			}
 			t.comebacks = nil
 		}
-		for i := range j.seenAt {
-			j.seenAt[i] = now
+		for i := range w.seenAt {
+			w.seenAt[i] = now
 		}
 	}
 	e.resumed = now
 	e.published = time.Time{}
-	e.events, e.history = eventLog{}, newHistory(e.judges)
+	e.events, e.history = eventLog{}, newHistory(e.watchers)
 }

@@ -83,3 +83,27 @@ func TestCauseHidesItsConsequence(t *testing.T) {
 		t.Fatalf("with a cause that is only information: %s", got)
 	}
 }
+
+// What nobody looks at must not wake anybody up: a condition that held for a
+// moment and is not judged any more is not a finding.
+func TestPendingDoesNotFireUnseen(t *testing.T) {
+	for _, wait := range []time.Duration{2 * time.Minute, 5 * time.Minute} {
+		rule := testRule("r")
+		rule.For = wait
+		b := newBench(t, rule, Config{})
+		b.score["GPU-0"] = 2
+		b.run(3 * time.Second)
+		delete(b.score, "GPU-0")
+		b.run(20 * time.Minute)
+		if len(b.told) != 0 {
+			t.Errorf("a condition that must hold for %v and was judged for three seconds was told: %+v", wait, b.told)
+		}
+	}
+	// A detector may pause for less than a minute.
+	b := newBench(t, testRule("r"), Config{})
+	b.score["GPU-0"] = 2
+	b.run(40 * time.Second)
+	delete(b.score, "GPU-0")
+	b.run(30 * time.Second)
+	b.want(Firing, "half a minute after it was last judged, which is no pause")
+}

@@ -83,7 +83,7 @@ func (d *Saturated) Observe(s *collector.Snapshot, report func(Observation)) {
 	core, coreCovered := d.core.Over(s.Time, d.cfg.Window)
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		b := d.see(g)
+		b := d.track(g)
 		if b == nil {
 			continue
 		}
@@ -98,7 +98,7 @@ func (d *Saturated) Observe(s *collector.Snapshot, report func(Observation)) {
 		case b.since.IsZero():
 			b.since = s.Time.Add(-covered)
 		}
-		d.judge(s, g, b, cpu, report)
+		d.tell(s, g, b, cpu, report)
 	}
 }
 
@@ -106,8 +106,8 @@ func (d *Saturated) full(covered time.Duration) bool {
 	return covered.Seconds() >= float64(minCoverage*d.cfg.Window.Seconds())
 }
 
-// see takes up a GPU's utilization; nil if it does not tell any.
-func (d *Saturated) see(g *collector.GPU) *busyState {
+// track takes up a GPU's utilization; nil if it does not tell any.
+func (d *Saturated) track(g *collector.GPU) *busyState {
 	if !g.Present || !g.Has(metric.Utilization) {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (d *Saturated) see(g *collector.GPU) *busyState {
 	return b
 }
 
-func (d *Saturated) judge(s *collector.Snapshot, g *collector.GPU, b *busyState, cpu float64, report func(Observation)) {
+func (d *Saturated) tell(s *collector.Snapshot, g *collector.GPU, b *busyState, cpu float64, report func(Observation)) {
 	saturated := !b.since.IsZero()
 	o := Observation{
 		Subject: gpuSubject(g.UUID), Cause: "gpu_bound", State: saturated, Severity: rules.Ticket, GPU: g, Owner: holder(g),
@@ -163,7 +163,7 @@ func (d *Saturated) ask(e *collector.Endpoint) {
 		}
 		d.endpoints[e.URL] = w
 	}
-	w.see(e, d.cfg)
+	w.update(e, d.cfg)
 }
 
 // roomFor forgets endpoints that are gone before the memory of them grows without

@@ -50,23 +50,23 @@ func (e *Engine) Save() ([]byte, error) {
 	for id, raw := range e.parked {
 		s.Detectors[id] = raw
 	}
-	for _, j := range e.judges {
-		for _, t := range j.order {
+	for _, w := range e.watchers {
+		for _, t := range w.order {
 			f := findingState{Finding: t.Finding, Holds: t.holds, Ended: t.ended, Comebacks: t.comebacks}
 			if t.incident != nil {
 				f.Incident = t.incident.ID
 			}
 			s.Findings = append(s.Findings, f)
 		}
-		d, ok := j.detector.(Stateful)
+		d, ok := w.detector.(Stateful)
 		if !ok {
 			continue
 		}
 		raw, err := d.Save()
 		if err != nil {
-			return nil, fmt.Errorf("save the memory of detector %s: %w", j.rule.ID, err)
+			return nil, fmt.Errorf("save the memory of detector %s: %w", w.rule.ID, err)
 		}
-		s.Detectors[j.rule.ID] = raw
+		s.Detectors[w.rule.ID] = raw
 	}
 	for _, in := range e.incidents.all {
 		s.Incidents = append(s.Incidents, incidentState{in.Incident, in.lastSince})
@@ -103,23 +103,23 @@ func (e *Engine) Restore(data []byte) error {
 	defer e.mu.Unlock()
 	e.now, e.finished, e.events = s.Time, s.Finished, eventLog{s.Events}
 	e.restoreIncidents(s.Incidents)
-	judges := map[rules.ID]*judge{}
-	for _, j := range e.judges {
-		judges[j.rule.ID] = j
-		clear(j.found)
-		j.order = nil
+	watchers := map[rules.ID]*watcher{}
+	for _, w := range e.watchers {
+		watchers[w.rule.ID] = w
+		clear(w.found)
+		w.order = nil
 	}
 	for _, f := range s.Findings {
-		if j := judges[f.Rule]; j != nil {
-			e.restoreFinding(j, f)
+		if w := watchers[f.Rule]; w != nil {
+			e.restoreFinding(w, f)
 		} else {
 			e.orphan(f)
 		}
 	}
-	for _, j := range e.judges {
-		j.block()
+	for _, w := range e.watchers {
+		w.block()
 	}
-	e.restoreDetectors(judges, s.Detectors)
+	e.restoreDetectors(watchers, s.Detectors)
 	e.changed = true
 	e.publish()
 	return nil
@@ -134,13 +134,13 @@ func (e *Engine) restoreIncidents(states []incidentState) {
 	}
 }
 
-func (e *Engine) restoreFinding(j *judge, f findingState) {
+func (e *Engine) restoreFinding(w *watcher, f findingState) {
 	t := &tracked{Finding: f.Finding, holds: f.Holds, ended: f.Ended, comebacks: f.Comebacks}
 	if t.State == Firing {
 		t.link(&e.incidents, f.Incident)
 	}
-	j.found[key{t.Subject, t.Cause}] = t
-	j.order = append(j.order, t)
+	w.found[key{t.Subject, t.Cause}] = t
+	w.order = append(w.order, t)
 }
 
 // link finds the finding's place in its incident again.
@@ -167,22 +167,22 @@ func (e *Engine) orphan(f findingState) {
 	e.finished = append(e.finished, t.Finding)
 }
 
-func (e *Engine) restoreDetectors(judges map[rules.ID]*judge, states map[rules.ID]json.RawMessage) {
+func (e *Engine) restoreDetectors(watchers map[rules.ID]*watcher, states map[rules.ID]json.RawMessage) {
 	e.parked = map[rules.ID]json.RawMessage{}
 	for id, raw := range states {
-		if judges[id] == nil {
+		if watchers[id] == nil {
 			e.parked[id] = raw
 		}
 	}
-	for _, j := range e.judges {
-		d, ok := j.detector.(Stateful)
-		raw := states[j.rule.ID]
+	for _, w := range e.watchers {
+		d, ok := w.detector.(Stateful)
+		raw := states[w.rule.ID]
 		if !ok || raw == nil {
 			continue
 		}
 		if err := d.Restore(raw); err != nil {
-			j.failures.Inc()
-			e.cfg.Log.Error("a detector starts without memory", "rule", j.rule.ID, "err", err)
+			w.failures.Inc()
+			e.cfg.Log.Error("a detector starts without memory", "rule", w.rule.ID, "err", err)
 		}
 	}
 }

@@ -82,11 +82,11 @@ func (d *Version) Observe(s *collector.Snapshot, report func(Observation)) {
 		if metric.VersionParts.Index(cause) < 0 {
 			cause = "other"
 		}
-		changed = d.see(s, v.Component, v.Value, Subject{"node", s.Node.Name}, cause, nil) || changed
+		changed = d.compare(s, v.Component, v.Value, Subject{"node", s.Node.Name}, cause, nil) || changed
 	}
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		changed = d.seeFirmware(s, g) || changed
+		changed = d.compareFirmware(s, g) || changed
 	}
 	if changed {
 		d.follow()
@@ -94,23 +94,23 @@ func (d *Version) Observe(s *collector.Snapshot, report func(Observation)) {
 	}
 	for _, name := range d.order {
 		if c := d.components[name]; c.seen.Equal(s.Time) {
-			report(d.judge(c, name, s.Time))
+			report(d.describe(c, name, s.Time))
 		}
 	}
 }
 
-func (d *Version) seeFirmware(s *collector.Snapshot, g *collector.GPU) bool {
+func (d *Version) compareFirmware(s *collector.Snapshot, g *collector.GPU) bool {
 	const prefix = "vbios/"
 	for _, name := range d.order { // a node has a handful: no string is built to look it up
 		if len(name) == len(prefix)+len(g.UUID) && strings.HasPrefix(name, prefix) && name[len(prefix):] == g.UUID {
-			return d.see(s, name, g.VBIOS, gpuSubject(g.UUID), "vbios", g)
+			return d.compare(s, name, g.VBIOS, gpuSubject(g.UUID), "vbios", g)
 		}
 	}
-	return d.see(s, prefix+g.UUID, g.VBIOS, gpuSubject(g.UUID), "vbios", g)
+	return d.compare(s, prefix+g.UUID, g.VBIOS, gpuSubject(g.UUID), "vbios", g)
 }
 
-// see takes up one version and reports whether it changed.
-func (d *Version) see(s *collector.Snapshot, name, value string, of Subject, cause string, g *collector.GPU) bool {
+// compare takes up one version and reports whether it changed.
+func (d *Version) compare(s *collector.Snapshot, name, value string, of Subject, cause string, g *collector.GPU) bool {
 	const most = 4096
 	if value == "" || of.ID == "" {
 		return false
@@ -161,8 +161,8 @@ func (d *Version) count() {
 	d.counts = counts
 }
 
-// judge reports a change as an event: it holds in the snapshot that shows it.
-func (d *Version) judge(c *component, name string, now time.Time) Observation {
+// describe reports a change as an event: it holds in the snapshot that shows it.
+func (d *Version) describe(c *component, name string, now time.Time) Observation {
 	o := Observation{Subject: c.subject, Cause: c.cause, GPU: c.gpu}
 	if c.from == "" {
 		return o

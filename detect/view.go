@@ -63,8 +63,8 @@ func (e *Engine) build(v *View) {
 		drop++
 	}
 	e.finished = slices.Delete(e.finished, 0, drop)
-	for _, j := range e.judges {
-		for _, t := range j.order {
+	for _, w := range e.watchers {
+		for _, t := range w.order {
 			if t.State == Resolved {
 				continue
 			}
@@ -73,7 +73,7 @@ func (e *Engine) build(v *View) {
 				t.incident.Members[t.member] = t.Finding
 			}
 		}
-		v.Conditions = append(v.Conditions, j.conditions...)
+		v.Conditions = append(v.Conditions, w.conditions...)
 	}
 	v.Findings = append(v.Findings, e.finished...)
 	slices.SortStableFunc(v.Findings, byUrgency)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ func TestDriverFaults(t *testing.T) {
 	t.Run("initialisation hangs", testInitHangs)
 	t.Run("missing symbol", testMissingSymbol)
 	t.Run("GPU lost", testLost)
+	t.Run("all GPUs hang", testAllHang)
 	t.Run("no driver", testNoDriver)
 }
 
@@ -123,6 +125,33 @@ func testLost(t *testing.T) {
 	})
 }
 
+// When nothing answers any more a new child is tried, once for all GPUs.
+func testAllHang(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, 4)
+	a := d.start(options{})
+	a.ready(t)
+	a.awaits(t, "all GPUs are seen", power(0, 1, 2, 3))
+	for gpu := range 4 {
+		d.Fault(fakenvml.GPU(gpu), fakenvml.Every, fakenvml.Hang)
+	}
+	d.show()
+	a.awaits(t, "a child of which no GPU answers is replaced, and that is counted", func(m metrics) error {
+		return errors.Join(m.expect(1, "vigil_child_restarts_total", "reason", "all_gpus_hung"), m.absent("vigil_gpu_power_draw_watts"))
+	})
+	if n := len(a.children(t)); n > 1 {
+		t.Errorf("%d children exist, though the kernel can end each of them", n)
+	}
+	for gpu := range 4 {
+		d.Clear(fakenvml.GPU(gpu), fakenvml.Every)
+	}
+	d.show()
+	m := a.awaits(t, "all GPUs are back once they answer, under their old indices", power(0, 1, 2, 3))
+	if n := m.value("vigil_node_gpus_expected"); n != 4 {
+		t.Errorf("after a new child the agent expects %v GPUs, want the 4 that there are", n)
+	}
+}
+
 // A machine without a GPU is watched all the same, and says so in one line.
 func testNoDriver(t *testing.T) {
 	t.Parallel()
@@ -140,8 +169,8 @@ func testNoDriver(t *testing.T) {
 	if n := m.sum("vigil_child_restarts_total"); n != 0 {
 		t.Errorf("a machine without a driver counts as %v restarts of the child", n)
 	}
-	if n := strings.Count(a.log.String(), "there is no NVIDIA driver here"); n != 1 {
-		t.Errorf("the agent says %d times that there is no driver, want once", n)
+	if n := strings.Count(a.log.String(), "no NVIDIA driver is installed"); n != 1 {
+		t.Errorf("the agent says in %d lines that there is no driver, want one", n)
 	}
 }
 
@@ -162,7 +191,7 @@ func TestRelease(t *testing.T) {
 	}
 	// The command promises that the driver is free when it returns.
 	for _, pid := range mapping(t) {
-		if pid == a.cmd.Process.Pid || contains(a.children(t), pid) {
+		if pid == a.cmd.Process.Pid || slices.Contains(a.children(t), pid) {
 			t.Errorf("after gpuvigil release process %d still has the driver's library mapped", pid)
 		}
 	}
@@ -199,13 +228,4 @@ func mapping(t *testing.T) (pids []int) {
 		pids = append(pids, pid)
 	}
 	return pids
-}
-
-func contains(pids []int, pid int) bool {
-	for _, p := range pids {
-		if p == pid {
-			return true
-		}
-	}
-	return false
 }

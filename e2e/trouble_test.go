@@ -106,13 +106,14 @@ func TestSecondAgent(t *testing.T) {
 	}
 }
 
-// TestProcessNames has names on the GPUs that no terminal, page or scrape should
+// TestProcessNames has names of GPUs and of processes on them that no terminal, page or scrape should
 // get as they are.
 func TestProcessNames(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, 2)
 	names := map[int]string{4711: "bad\xff\xfename", 4712: "\x1b[31mred\x1b[0m", 4713: "<script>alert(1)"}
 	d.Set(fakenvml.GPU(0), computeList)
+	d.Set(fakenvml.GPU(0), "nvmlDeviceGetName", "NVIDIA\xff H100")
 	proc := t.TempDir()
 	for pid, name := range names {
 		dir := fmt.Sprintf("%s/%d/", proc, pid)
@@ -146,7 +147,7 @@ func TestProcessNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !utf8.ValidString(page) || strings.ContainsAny(page, "\x1b\x00") || strings.Contains(page, "<script>alert") {
-			t.Errorf("%s passes on a process's name as it is", path)
+			t.Errorf("%s passes on a name as it is", path)
 		}
 	}
 	_, said := a.ask(t, "why", "0")

@@ -126,8 +126,9 @@ var errFull = errors.New("no space left on device")
 
 func (c *chaos) enqueue(i detect.Incident, end error) {
 	c.said[i.ID] = i
+	c.outbox.Take([]detect.Incident{i})
 	err := c.store.Update(func(tx *store.Tx) error {
-		if err := c.outbox.EnqueueTx(tx, []detect.Incident{i}); err != nil {
+		if err := c.outbox.WriteTx(tx); err != nil {
 			return err
 		}
 		return end

@@ -54,7 +54,7 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 	if err != nil {
 		return err
 	}
-	authenticated, err := webAuthenticated(*flags.web.WebConfigFile)
+	webConfig, err := openWebConfig(*flags.web.WebConfigFile, p.log)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 	if err != nil {
 		return err
 	}
-	srv := server.New(a.serverConfig(authenticated))
+	srv := server.New(a.serverConfig(webConfig))
 	if err := first.restore(); err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (a *agent) reload() (*pipeline, error) {
 	return a.build(cfg)
 }
 
-func (a *agent) serverConfig(authenticated bool) server.Config {
+func (a *agent) serverConfig(web *webConfig) server.Config {
 	return server.Config{
 		Snapshot:      func() *collector.Snapshot { return a.pipeline.Load().sampler.Latest() },
 		View:          func() *detect.View { return a.pipeline.Load().engine.View() },
@@ -208,7 +208,7 @@ func (a *agent) serverConfig(authenticated bool) server.Config {
 		Release:       func(d time.Duration) error { return a.pipeline.Load().release(d) },
 		ReleasedUntil: func() time.Time { return a.pipeline.Load().releasedUntil() },
 		Version:       server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
-		Authenticated: authenticated,
+		Authenticated: web.Authenticated,
 		Log:           a.log,
 	}
 }

@@ -141,6 +141,7 @@ func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnos
 		if d.found == "" {
 			d.found = errors.Join(readErr, closeErr, waitErr).Error()
 		}
+		d.needed = process.ProcessState.ExitCode() != child.ExitNoDriver
 		d.advice = "without a driver gpuvigil watches the host only; with one, check that nvidia-smi works for this user and that the container has the GPU's device files"
 		return []diagnosis{d}
 	}

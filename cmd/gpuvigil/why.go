@@ -57,8 +57,9 @@ func (a *answer) find(text string) (subject, error) {
 	}
 	for _, e := range a.snapshot.Endpoints {
 		if text == "endpoint:"+e.URL || text == e.URL {
+			// What is wrong with the GPUs behind an endpoint is wrong with the endpoint.
 			return subject{name: "endpoint:" + e.URL, facts: endpointFacts(e), findings: a.about(func(f server.Finding) bool {
-				return strings.Contains(f.Evidence.Seen, e.URL) || f.Subject.ID == e.URL
+				return f.Subject.ID == e.URL || f.Subject.Kind == "gpu" && (len(e.GPUs) == 0 || slices.Contains(e.GPUs, f.Subject.ID))
 			})}, nil
 		}
 	}

@@ -289,3 +289,41 @@ func BenchmarkPage(b *testing.B) {
 		}
 	}
 }
+
+// Pages that real exporters have served: blank values, carriage returns, bytes that
+// are no UTF-8. Each costs its own target, and none is taken for a server's.
+func TestOddPagesCostOnlyThemselves(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join("testdata", "exposition", "*"))
+	if err != nil || len(pages) < 15 {
+		t.Fatalf("%d recorded pages, error %v", len(pages), err)
+	}
+	good := recorded(t, "vllm-v1.prom")
+	for _, path := range pages {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			body, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, odd := range map[string][]byte{
+				"alone":             body,
+				"behind a server's": append([]byte("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\"} 1\n"), body...),
+			} {
+				s := source(t, "auto", serve(odd), serve(good))
+				part, err := s.Sample(context.Background())
+				if name == "alone" && err == nil {
+					t.Error("a page that is of no inference server was accepted")
+				}
+				for _, e := range part.Endpoints {
+					for _, d := range metric.Of(metric.Endpoint) {
+						if v := e.Value(d); !math.IsNaN(v) && !d.Plausible(v) {
+							t.Errorf("%s: %s = %v from %s", name, d, v, e.URL)
+						}
+					}
+				}
+				if fine := part.Endpoints[len(part.Endpoints)-1]; fine.Value(metric.EndpointUp) != 1 || fine.Value(metric.RequestsWaiting) != 12 {
+					t.Errorf("%s: the good server beside it suffers", name)
+				}
+			}
+		})
+	}
+}

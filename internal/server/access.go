@@ -47,11 +47,8 @@ func limited(h http.Handler) http.Handler {
 // local lets in clients on this machine; with an authenticated listener everybody
 // who came so far.
 func (s *Server) local(h http.Handler) http.Handler {
-	if s.cfg.Authenticated {
-		return h
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if reason := notLocal(r); reason != "" {
+		if reason := notLocal(r); reason != "" && !s.authenticated() {
 			http.Error(w, "403 forbidden: "+reason+".\n\n"+
 				"Without authentication, the page and the API answer on the node itself only. To read them from elsewhere,\n"+
 				"set users or client certificates in --web.config.file, or forward a port: ssh -L or kubectl port-forward.\n"+
@@ -61,6 +58,8 @@ func (s *Server) local(h http.Handler) http.Handler {
 		h.ServeHTTP(w, r)
 	})
 }
+
+func (s *Server) authenticated() bool { return s.cfg.Authenticated != nil && s.cfg.Authenticated() }
 
 // notLocal says why a request is not one of a client on this machine, or nothing.
 // A name in Host that is not this machine's is a foreign site that had its name

@@ -29,7 +29,7 @@ func (w *world) server(t testing.TB) *Server {
 		History:       w.history,
 		ReleasedUntil: func() time.Time { return w.released },
 		Version:       Version{"0.1.0", "abc1234", "go1.26"},
-		Authenticated: w.auth,
+		Authenticated: func() bool { return w.auth },
 		Log:           slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 }

@@ -33,9 +33,10 @@ type Config struct {
 
 	Version Version
 
-	// Authenticated says that the listener asks every client who it is. Without
+	// Authenticated says whether the listener asks every client who it is; it is
+	// asked for each request, because that can change while the agent runs. Without
 	// it, page and API answer clients on this machine only.
-	Authenticated bool
+	Authenticated func() bool
 
 	Log *slog.Logger
 }

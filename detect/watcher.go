@@ -11,8 +11,8 @@ import (
 	"gpuvigil/rules"
 )
 
-// judge is one detector with its rule, as set for this engine, and its findings.
-type judge struct {
+// watcher is one detector with its rule, as set for this engine, and its findings.
+type watcher struct {
 	detector Detector
 	rule     *rules.Rule
 	wait     time.Duration // rule.For
@@ -20,7 +20,7 @@ type judge struct {
 	severity *rules.Severity
 	limit    int
 	report   func(Observation)
-	hiders   []*judge
+	hiders   []*watcher
 	hides    bool // some rule is hidden by this one
 
 	found      map[key]*tracked
@@ -34,9 +34,9 @@ type judge struct {
 	failures, capped, dropped *vm.Counter
 }
 
-func (e *Engine) newJudge(d Detector) *judge {
+func (e *Engine) newWatcher(d Detector) *watcher {
 	r, set := d.Rule(), e.cfg.Settings[d.Rule().ID]
-	j := &judge{
+	w := &watcher{
 		detector: d, rule: r, wait: r.For, hold: r.Hold, severity: set.Severity, limit: e.cfg.MaxFindings,
 		found: map[key]*tracked{}, blocked: map[Subject]struct{}{}, condition: map[Subject]int{},
 		seconds:  vm.GetOrCreateFloatCounter(metric.DetectorSeconds.Series(string(r.ID))),
@@ -45,14 +45,14 @@ func (e *Engine) newJudge(d Detector) *judge {
 		dropped:  vm.GetOrCreateCounter(metric.ObservationsDropped.Series(string(r.ID))),
 	}
 	if set.For != nil {
-		j.wait = *set.For
+		w.wait = *set.For
 	}
 	if set.Hold != nil {
-		j.hold = *set.Hold
+		w.hold = *set.Hold
 	}
 	// One closure for the engine's life: a snapshot costs none.
-	j.report = func(o Observation) { e.take(j, &o) }
-	return j
+	w.report = func(o Observation) { e.take(w, &o) }
+	return w
 }
 
 // link finds for each rule those that hide it.
@@ -64,10 +64,10 @@ func (e *Engine) link(detectors []Detector) {
 			}
 		}
 	}
-	for _, j := range e.judges {
-		for _, h := range e.judges {
-			if slices.Contains(j.rule.HiddenBy, h.rule.ID) {
-				j.hiders = append(j.hiders, h)
+	for _, w := range e.watchers {
+		for _, h := range e.watchers {
+			if slices.Contains(w.rule.HiddenBy, h.rule.ID) {
+				w.hiders = append(w.hiders, h)
 				h.hides = true
 			}
 		}
@@ -75,37 +75,37 @@ func (e *Engine) link(detectors []Detector) {
 }
 
 // note keeps the plain state of a rule that exports it.
-func (e *Engine) note(j *judge, o *Observation) {
-	i, ok := j.condition[o.Subject]
+func (e *Engine) note(w *watcher, o *Observation) {
+	i, ok := w.condition[o.Subject]
 	if !ok {
-		if len(j.conditions) >= j.limit {
-			j.capped.Inc()
+		if len(w.conditions) >= w.limit {
+			w.capped.Inc()
 			return
 		}
-		i = len(j.conditions)
-		j.condition[o.Subject] = i
-		j.conditions = append(j.conditions, Condition{Rule: j.rule.ID, Subject: o.Subject})
-		j.seenAt = append(j.seenAt, e.now)
+		i = len(w.conditions)
+		w.condition[o.Subject] = i
+		w.conditions = append(w.conditions, Condition{Rule: w.rule.ID, Subject: o.Subject})
+		w.seenAt = append(w.seenAt, e.now)
 		e.changed = true
 	}
-	c := &j.conditions[i]
+	c := &w.conditions[i]
 	e.changed = e.changed || c.Active != o.State
 	c.Active, c.Score = o.State, o.Score
-	j.seenAt[i] = e.now
+	w.seenAt[i] = e.now
 }
 
 // expireConditions drops the state of subjects that are no longer judged.
-func (e *Engine) expireConditions(j *judge) {
-	limit := max(3*j.hold, minExpiry)
-	for i := 0; i < len(j.conditions); i++ {
-		if e.now.Sub(j.seenAt[i]) <= limit {
+func (e *Engine) expireConditions(w *watcher) {
+	limit := max(3*w.hold, minExpiry)
+	for i := 0; i < len(w.conditions); i++ {
+		if e.now.Sub(w.seenAt[i]) <= limit {
 			continue
 		}
-		delete(j.condition, j.conditions[i].Subject)
-		j.conditions = slices.Delete(j.conditions, i, i+1)
-		j.seenAt = slices.Delete(j.seenAt, i, i+1)
-		for k := i; k < len(j.conditions); k++ {
-			j.condition[j.conditions[k].Subject] = k
+		delete(w.condition, w.conditions[i].Subject)
+		w.conditions = slices.Delete(w.conditions, i, i+1)
+		w.seenAt = slices.Delete(w.seenAt, i, i+1)
+		for k := i; k < len(w.conditions); k++ {
+			w.condition[w.conditions[k].Subject] = k
 		}
 		i--
 		e.changed = true
