@@ -12,7 +12,7 @@ import (
 const (
 	sameFault    = 5 * time.Second // two sources' times of one error differ by less
 	strangerWait = time.Minute     // for the driver to list the first GPU
-	maxFaults    = 4096            // that are remembered to be told apart
+	maxFaults    = 1024            // that are remembered to be told apart
 	maxCodes     = 256             // different errors of one GPU, or of all switches
 )
 
