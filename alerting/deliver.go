@@ -162,7 +162,7 @@ func (o *Outbox) settle(q *queue, j *job, ref string, err error, now time.Time) 
 	limited := errors.As(err, &wait)
 	q.retried.Inc()
 	q.failures++
-	if q.lastErr == "" || limited {
+	if q.lastErr != err.Error() || limited {
 		log.Warn("message not taken, it is tried again", "err", err)
 	}
 	q.lastErr = err.Error()

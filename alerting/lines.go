@@ -8,6 +8,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
+	"gpuvigil/internal/text"
 )
 
 // owner names who holds the GPU. A person's name does not go into a channel.
@@ -24,14 +25,14 @@ func owner(o collector.Owner) string {
 	if o.Team != "" {
 		who += ", team " + o.Team
 	}
-	return clean(who, nameSize)
+	return text.Clean(who, nameSize)
 }
 
 func sure(e detect.Evidence) string {
 	if e.Why == "" {
 		return string(e.Confidence)
 	}
-	return clean(string(e.Confidence)+": "+e.Why, nameSize)
+	return text.Clean(string(e.Confidence)+": "+e.Why, nameSize)
 }
 
 // before tells what changed shortly before it began, the latest last.
@@ -42,7 +43,7 @@ func before(f *detect.Finding) string {
 		if e.UUID == f.Subject.ID {
 			e.UUID = "this GPU"
 		}
-		said = append(said, clean(e.Time.UTC().Format("15:04:05 ")+event(e), nameSize))
+		said = append(said, text.Clean(e.Time.UTC().Format("15:04:05 ")+event(e), nameSize))
 	}
 	return list(said, more)
 }
@@ -100,7 +101,7 @@ func also(members []detect.Finding) string {
 		if f.Rule != members[0].Rule || f.Cause != members[0].Cause {
 			what += " " + f.Title()
 		}
-		said = append(said, clean(what, nameSize))
+		said = append(said, text.Clean(what, nameSize))
 	}
 	return list(said, more)
 }
@@ -144,5 +145,5 @@ func where(m Message, root *detect.Finding) string {
 	if root.Subject.Kind != "node" {
 		parts = append(parts, root.Subject.ID)
 	}
-	return clean(strings.Join(parts, ", "), valueSize)
+	return text.Clean(strings.Join(parts, ", "), valueSize)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuvigil/detect"
+	"gpuvigil/internal/text"
 	"gpuvigil/rules"
 )
 
@@ -42,7 +43,7 @@ func Render(m Message) Text {
 	i := &m.Incident
 	t := Text{Severity: i.Severity, Resolved: i.State == detect.Resolved, Links: m.Links}
 	if len(i.Members) == 0 {
-		t.Headline = clean(fmt.Sprintf("%s %s: %s", urgency(i), m.Node, i.Rule), headlineSize)
+		t.Headline = text.Clean(fmt.Sprintf("%s %s: %s", urgency(i), m.Node, i.Rule), headlineSize)
 		return t
 	}
 	root := &i.Members[0]
@@ -51,15 +52,15 @@ func Render(m Message) Text {
 	}
 	t.Headline = headline(m, root)
 	t.add("Who", owner(root.Owner))
-	t.add("Seen", clean(root.Evidence.Seen, valueSize))
-	t.add("Expected", clean(root.Evidence.Expected, valueSize))
+	t.add("Seen", text.Clean(root.Evidence.Seen, valueSize))
+	t.add("Expected", text.Clean(root.Evidence.Expected, valueSize))
 	t.add("How sure", sure(root.Evidence))
 	t.add("Before", before(root))
 	t.add("Also", also(i.Members))
 	if t.Resolved {
 		t.add("Lasted", lasted(i, root))
 	} else {
-		t.add("First", clean(root.Action(), valueSize))
+		t.add("First", text.Clean(root.Action(), valueSize))
 		t.add("Since", since(i, root).UTC().Format("2006-01-02 15:04:05 MST"))
 	}
 	t.add("Where", where(m, root))
@@ -106,9 +107,9 @@ func headline(m Message, root *detect.Finding) string {
 	if n := len(i.Members) - 1; n > 0 {
 		place += fmt.Sprintf(" +%d", n)
 	}
-	head := urgency(i) + " " + clean(place, nameSize/2) + ": "
+	head := urgency(i) + " " + text.Clean(place, nameSize/2) + ": "
 	room := headlineSize - len([]rune(head)) - len(", ") - len(at)
-	return head + clean(root.Title(), room) + ", " + at
+	return head + text.Clean(root.Title(), room) + ", " + at
 }
 
 func since(i *detect.Incident, root *detect.Finding) time.Time {

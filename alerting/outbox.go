@@ -115,12 +115,6 @@ func (o *Outbox) Take(incidents []detect.Incident) {
 // the truth and the next one writes it again.
 func (o *Outbox) WriteTx(tx *store.Tx) error { return o.write(tx) }
 
-// EnqueueTx is Take and WriteTx.
-func (o *Outbox) EnqueueTx(tx *store.Tx, incidents []detect.Incident) error {
-	o.Take(incidents)
-	return o.WriteTx(tx)
-}
-
 // take puts an incident's state in the place of the one that waits, if one does,
 // or at the end of the queue.
 func (o *Outbox) take(q *queue, i *detect.Incident, now time.Time) {

@@ -151,11 +151,12 @@ func TestAReceiverThatComesBackHearsWhatIsTrueThen(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.expect("nobody is told what it was told when it is not configured")
 		b.end() // the state file has to remember all of it
-		b.to, to = to, b.to
+		mine := b.to
+		b.to = to
 		b.start()
 		time.Sleep(time.Minute)
 		b.end()
-		b.to, to = to, b.to
+		b.to = mine
 		b.start()
 		time.Sleep(time.Minute)
 		b.expect("back again", "waits:firing", "over:resolved", "said:resolved")

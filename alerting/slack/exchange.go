@@ -2,6 +2,7 @@ package slack
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -100,6 +101,22 @@ func (x *exchange) word() string {
 		return x.body
 	}
 	return fmt.Sprintf("http_%d", x.status)
+}
+
+// said returns Slack's word in an answer that is not a good one, empty if the
+// answer is not Slack's, and the scopes that it names.
+func (x *exchange) said() (word, needed string) {
+	if plainWords[x.body] {
+		return x.body, ""
+	}
+	var answer struct {
+		OK            *bool
+		Error, Needed string
+	}
+	if json.Unmarshal([]byte(x.body), &answer) != nil || answer.OK == nil || *answer.OK || !wordPattern.MatchString(answer.Error) {
+		return "", ""
+	}
+	return answer.Error, answer.Needed
 }
 
 // reachError puts an error of the transport into words without its URL, which

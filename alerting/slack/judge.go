@@ -46,7 +46,8 @@ const (
 )
 
 // verdicts says what Slack's words mean for a message. A word that is not here is
-// permanent. https://docs.slack.dev/reference/methods/chat.postMessage#errors
+// permanent, which means that the outbox does not try again at once.
+// https://docs.slack.dev/reference/methods/chat.postMessage#errors
 var verdicts = map[string]verdict{
 	"invalid_blocks": content, "invalid_blocks_format": content, "msg_blocks_too_long": content, "msg_too_long": content,
 	"no_text": content, "too_many_attachments": content, "invalid_attachments": content, "invalid_payload": content,
@@ -70,10 +71,22 @@ var hints = map[string]string{
 	"channel_not_found": hintChannel, "not_in_channel": hintChannel, "is_archived": hintArchive, "channel_is_archived": hintArchive,
 	"invalid_token": hintWebhook, "no_service": hintWebhook, "no_service_id": hintWebhook, "no_team": hintWebhook, "team_disabled": hintWebhook,
 	"action_prohibited": "an administrator of the workspace has to allow posts to this channel",
-	"redirected":        "the answer came from another server; check api_url, the webhook's URL and the proxy",
 }
 
-// judge turns what slack-go returned into what the outbox acts on.
+// plainWords are the words that Slack answers a webhook with, as plain text and a
+// status that is not 200. Any other text is somebody else's: a proxy's, a
+// firewall's, a login page's.
+// https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks#handling_errors
+var plainWords = map[string]bool{
+	"invalid_payload": true, "invalid_blocks": true, "invalid_attachments": true, "no_text": true, "too_many_attachments": true, "msg_too_long": true,
+	"user_not_found": true, "channel_not_found": true, "channel_is_archived": true, "action_prohibited": true, "restricted_action": true,
+	"posting_to_general_channel_denied": true, "team_disabled": true, "no_service": true, "no_service_id": true, "no_team": true,
+	"invalid_token": true, "no_active_hooks": true, "rate_limited": true, "ratelimited": true,
+}
+
+// judge turns what slack-go returned into what the outbox acts on. Only Slack's
+// own words can refuse a message: what stands between us and Slack may answer
+// anything, and be gone in a minute.
 func (x *exchange) judge(err error) error {
 	var api slack.SlackErrorResponse
 	switch {
@@ -82,18 +95,24 @@ func (x *exchange) judge(err error) error {
 	case x.status == http.StatusTooManyRequests:
 		return x.wait()
 	case errors.As(err, &api):
+		if !wordPattern.MatchString(api.Err) {
+			return x.notSlack()
+		}
 		return x.byWord(api.Err, api.Needed)
 	case x.status == 0 || x.status == http.StatusOK:
 		return x.reachError(err)
 	case x.status >= 500 || x.status == http.StatusRequestTimeout:
 		return fmt.Errorf("no good answer from Slack: %s", x.word())
-	case x.status < 400:
-		return &alerting.Refusal{Reason: "redirected", Hint: hints["redirected"]}
-	case x.status == http.StatusBadRequest:
-		return &contentError{x.word()}
-	default:
-		return x.byWord(x.word(), "")
 	}
+	if word, needed := x.said(); word != "" {
+		return x.byWord(word, needed)
+	}
+	return x.notSlack()
+}
+
+// notSlack says that the answer cannot be Slack's. It is an error that passes.
+func (x *exchange) notSlack() error {
+	return fmt.Errorf("not Slack but something between us and Slack answered (HTTP status %d): check the proxy, the firewall and the configured URL", x.status)
 }
 
 // wait reads how long Slack wants to be left alone.
@@ -108,9 +127,6 @@ func (x *exchange) wait() error {
 var scopes = regexp.MustCompile(`^[a-z:.,_]{1,100}$`)
 
 func (x *exchange) byWord(word, needed string) error {
-	if !wordPattern.MatchString(word) {
-		word = "unknown_error"
-	}
 	switch verdicts[word] {
 	case content:
 		return &contentError{word}

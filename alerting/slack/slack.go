@@ -143,7 +143,7 @@ func (b *Bot) send(ctx context.Context, c *conn, channel, ts, id string, form ..
 	}
 	gotChannel, gotTS, _, err := c.SendMessageContext(ctx, channel, append(options, way)...)
 	if err == nil && gotTS == "" {
-		err = errors.New("the answer is not Slack's: is there a proxy in between?")
+		err = c.notSlack()
 	}
 	if err := c.judge(err); err != nil {
 		return "", fmt.Errorf("%s: %w", doing, err)

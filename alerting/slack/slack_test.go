@@ -453,9 +453,43 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		s.Answer("", slacktest.Answer{Status: 307, Header: http.Header{"Location": {elsewhere.URL}}})
 		_, err := n.Notify(t.Context(), example.Message(example.Incidents()[0]), "")
 		var refusal *alerting.Refusal
-		if !errors.As(err, &refusal) || refusal.Reason != "redirected" || reached {
-			t.Errorf("%s: the message went to another server (%v) or was taken: %v", name, reached, err)
+		if err == nil || errors.As(err, &refusal) || reached {
+			t.Errorf("%s: the message went to another server (%v), was taken, or was given up for a login page: %v", name, reached, err)
 		}
+	}
+}
+
+// TestWhatIsNotSlacksAnswerIsNotFinal holds that a proxy, which may be gone in a
+// minute, cannot make us give up a page.
+func TestWhatIsNotSlacksAnswerIsNotFinal(t *testing.T) {
+	answers := []slacktest.Answer{
+		{Status: 400, Body: "<html>Bad Request</html>"}, {Status: 401, Body: "unauthorized"}, {Status: 403, Body: "<html>blocked</html>"},
+		{Status: 403}, {Status: 403, Body: "forbidden"}, {Status: 404, Body: "not_found"}, {Status: 404, Body: `{"error":"no route"}`},
+		{Status: 407, Body: "Proxy Authentication Required"}, {Status: 410}, {Status: 425}, {Status: 451, Body: "legal"},
+		{Status: 302, Header: http.Header{"Location": {"http://login.invalid/"}}},
+	}
+	notOurs := []slacktest.Answer{{Body: `{"ok":false}`}, {Body: `{"ok":false,"error":"Access denied by policy"}`}}
+	s := standIn(t)
+	for name, n := range map[string]alerting.Notifier{"bot": bot(t, s, &journal{}), "webhook": webhook(t, s, &journal{})} {
+		all := answers
+		if name == "bot" {
+			all = append(all[:len(all):len(all)], notOurs...)
+		}
+		for _, a := range all {
+			s.Answer("", a)
+			_, err := n.Notify(t.Context(), example.Message(example.Incidents()[0]), "")
+			var refusal *alerting.Refusal
+			var wait *alerting.Wait
+			if err == nil || errors.As(err, &refusal) || errors.As(err, &wait) || !strings.Contains(err.Error(), "between us and Slack") {
+				t.Errorf("%s: status %d, %q: %v; want an error that passes and says who answered", name, a.Status, a.Body, err)
+			}
+		}
+	}
+	s.Answer("", slacktest.Answer{Status: 401, Body: `{"ok":false,"error":"token_revoked"}`})
+	_, err := bot(t, s, &journal{}).Notify(t.Context(), example.Message(example.Incidents()[0]), "")
+	var refusal *alerting.Refusal
+	if !errors.As(err, &refusal) || refusal.Reason != "token_revoked" {
+		t.Errorf("Slack's own word under another status: %v", err)
 	}
 }
 

@@ -117,7 +117,7 @@ func (w *Webhook) post(ctx context.Context, u *url.URL, msg *slack.WebhookMessag
 	x := &exchange{base: w.cfg.Transport, secrets: secretsOf(u), keepBody: true}
 	err := slack.PostWebhookCustomHTTPContext(ctx, u.String(), x.client(), msg)
 	if err == nil && x.body != "ok" {
-		err = errors.New("the answer is not Slack's: is there a proxy in between?")
+		err = x.notSlack()
 	}
 	if err := x.judge(err); err != nil {
 		return fmt.Errorf("post to the Slack webhook: %w", err)

@@ -20,8 +20,8 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 	"golang.org/x/sync/errgroup"
 
+	"gpuvigil/alerting"
 	"gpuvigil/collector"
-	"gpuvigil/collector/child"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/metric"
@@ -35,13 +35,14 @@ var (
 )
 
 // agent is the process that watches a node. Its pipeline is replaced as a whole
-// when the configuration is reloaded; server and store live as long as it does.
+// when the configuration is reloaded; all else lives as long as it does.
 type agent struct {
-	flags *agentFlags
-	demo  *demo // nil: real sources
-	log   *slog.Logger
-	store *store.Store
-	child *child.Child // nil until a pipeline needs one
+	flags    *agentFlags
+	demo     *demo // nil: real sources
+	log      *slog.Logger
+	outbox   *alerting.Outbox
+	recorder *recorder
+	driver   driver
 
 	pipeline atomic.Pointer[pipeline]
 }
@@ -49,7 +50,12 @@ type agent struct {
 // runAgent runs until ctx ends, which is a clean stop, or something that it
 // cannot do without fails.
 func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, demo *demo) (err error) {
-	a := &agent{flags: flags, demo: demo, log: p.log}
+	// From the first moment, so that an early SIGHUP does not end the process.
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+
+	a := &agent{flags: flags, demo: demo, log: p.log, driver: driver{log: p.log}}
 	cfg, err := a.load()
 	if err != nil {
 		return err
@@ -77,20 +83,23 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 	}
 	defer closeAll([]net.Listener{socket})
 
-	a.store = st
+	if a.outbox, err = alerting.NewOutbox(st, alerting.OutboxConfig{Node: cfg.Node, Log: p.log}); err != nil {
+		return err
+	}
+	a.recorder = &recorder{store: st, outbox: a.outbox, log: p.log, wake: make(chan struct{}, 1)}
 	first, err := a.build(cfg)
 	if err != nil {
 		return err
 	}
-	srv := server.New(a.serverConfig(webConfig))
-	if err := first.restore(); err != nil {
+	if err := first.restore(st); err != nil {
 		return err
 	}
 	a.pipeline.Store(first)
+	srv := server.New(a.serverConfig(webConfig))
 	p.log.Info("Starting gpuvigil", "version", version.Info(), "node", cfg.Node, "state", dir)
 
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.pipelines(ctx, first) })
+	group.Go(func() error { return a.pipelines(ctx, first, hup) })
 	group.Go(func() error {
 		return serve(ctx, server.HTTPServer(srv.Handler(), p.log), func(s *http.Server) error { return web.ServeMultiple(listeners, s, flags.web, p.log) })
 	})
@@ -140,22 +149,38 @@ func (f *agentFlags) load(host func() (string, error)) (*config.Config, error) {
 	return cfg, nil
 }
 
-// pipelines runs one pipeline after the other: a new one for each configuration.
-func (a *agent) pipelines(ctx context.Context, p *pipeline) error {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+// pipelines runs one pipeline after the other, a new one for each configuration,
+// and with them the recorder.
+func (a *agent) pipelines(ctx context.Context, p *pipeline, hup <-chan os.Signal) error {
+	reloaded()
+	// The recorder ends last: it writes what the last pipeline leaves.
+	recording, stop := context.WithCancel(context.WithoutCancel(ctx))
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		a.recorder.run(recording)
+	}()
+	var err error
+	for p != nil && err == nil {
+		a.pipeline.Store(p)
+		p, err = a.runUntilReload(ctx, p, hup)
+	}
+	a.driver.use(ctx, nil)
+	stop()
+	select {
+	case <-written:
+	case <-time.After(shutdownLimit):
+		a.log.Error("The state was not written at last: the disk does not answer.")
+	}
+	return err
+}
+
+// shutdownLimit bounds the wait for a disk that does not answer.
+const shutdownLimit = 5 * time.Second
+
+func reloaded() {
 	reloadGood.Set(1)
 	reloadTime.Set(float64(time.Now().Unix()))
-	for p != nil {
-		a.pipeline.Store(p)
-		next, err := a.runUntilReload(ctx, p, hup)
-		if err != nil {
-			return err
-		}
-		p = next
-	}
-	return nil
 }
 
 // runUntilReload runs a pipeline until ctx ends (then the next is nil) or a
@@ -163,12 +188,17 @@ func (a *agent) pipelines(ctx context.Context, p *pipeline) error {
 func (a *agent) runUntilReload(ctx context.Context, p *pipeline, hup <-chan os.Signal) (*pipeline, error) {
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
+	a.driver.use(ctx, p.driver)
 	done := make(chan error, 1)
 	go func() { done <- p.run(inner) }()
 	for {
 		select {
 		case err := <-done:
-			return nil, err
+			if ctx.Err() == nil {
+				return nil, err
+			}
+			a.stopped(err)
+			return nil, nil
 		case <-hup:
 			next, err := a.reload()
 			if err != nil {
@@ -177,18 +207,21 @@ func (a *agent) runUntilReload(ctx context.Context, p *pipeline, hup <-chan os.S
 				continue
 			}
 			stop()
-			if err := <-done; err != nil {
+			a.stopped(<-done)
+			if err := next.inherit(p); err != nil {
 				return nil, err
 			}
-			// The state that the old pipeline wrote last is what the new one starts from.
-			if err := next.restore(); err != nil {
-				return nil, err
-			}
-			reloadGood.Set(1)
-			reloadTime.Set(float64(time.Now().Unix()))
+			reloaded()
 			a.log.Info("The new configuration is in force.", "file", a.flags.configFile)
 			return next, nil
 		}
+	}
+}
+
+// stopped says what did not end as it should. It is no reason to stop watching.
+func (a *agent) stopped(err error) {
+	if err != nil {
+		a.log.Warn("Not everything has stopped in time.", "err", err)
 	}
 }
 
@@ -205,8 +238,8 @@ func (a *agent) serverConfig(web *webConfig) server.Config {
 		Snapshot:      func() *collector.Snapshot { return a.pipeline.Load().sampler.Latest() },
 		View:          func() *detect.View { return a.pipeline.Load().engine.View() },
 		History:       func(s detect.Subject) []detect.History { return a.pipeline.Load().engine.History(s) },
-		Release:       func(d time.Duration) error { return a.pipeline.Load().release(d) },
-		ReleasedUntil: func() time.Time { return a.pipeline.Load().releasedUntil() },
+		Release:       a.driver.release,
+		ReleasedUntil: a.driver.releasedUntil,
 		Version:       server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
 		Authenticated: web.Authenticated,
 		Log:           a.log,

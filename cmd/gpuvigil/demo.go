@@ -59,9 +59,11 @@ func (d *demo) replay(p *pipeline) {
 	if last != nil {
 		p.sampler.Know(last.Known())
 	}
+	var open []detect.Incident
 	for _, i := range p.engine.View().Incidents {
 		if i.State == detect.Firing {
-			p.unsent = append(p.unsent, i)
+			open = append(open, i)
 		}
 	}
+	p.outbox.Take(open)
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	vm "github.com/VictoriaMetrics/metrics"
 	"golang.org/x/sync/errgroup"
 
 	"gpuvigil/alerting"
@@ -26,86 +25,57 @@ import (
 	"gpuvigil/rules"
 )
 
-// Where the engine's state is, in the store's bucket of that name, and beside it
-// what the next sampler should know.
-const (
-	engineKey = "state"
-	knownKey  = "known"
-)
+// pipeline is what one configuration makes: sources, sampler, engine, and who is
+// told.
+type pipeline struct {
+	cfg       *config.Config
+	log       *slog.Logger
+	demo      *demo
+	driver    *child.Config     // of the child that talks to NVML; nil without NVML
+	logs      *kernellog.Source // nil in a demo
+	sampler   *collector.Sampler
+	engine    *detect.Engine
+	receivers []alerting.Receiver
+	outbox    *alerting.Outbox
+	recorder  *recorder
+
+	recorded time.Time // when the state was last handed to the recorder, in the snapshots' time
+}
 
 // saveEvery bounds what a kill -9 costs the detectors' habits. Findings are
 // written when they change.
 const saveEvery = 30 * time.Second
 
-var stateErrors = vm.GetOrCreateCounter(metric.StateWriteErrors.Series())
-
-// pipeline is what one configuration makes: sources, sampler, engine, outbox.
-type pipeline struct {
-	cfg     *config.Config
-	log     *slog.Logger
-	store   *store.Store
-	demo    *demo
-	child   *child.Child      // nil without NVML; the same for all pipelines of an agent
-	nvml    child.Config      // for the child, when this pipeline runs
-	logs    *kernellog.Source // nil in a demo
-	sampler *collector.Sampler
-	engine  *detect.Engine
-	outbox  *alerting.Outbox
-
-	saved  time.Time         // when the state was last written, in the snapshots' time
-	unsent []detect.Incident // that no transaction has taken yet
-	failed bool              // the last write of the state failed
-}
-
 // build makes a pipeline that has not begun.
 func (a *agent) build(cfg *config.Config) (*pipeline, error) {
-	p := &pipeline{cfg: cfg, log: a.log, store: a.store, demo: a.demo}
-	p.child = a.child // it knows what is stuck in the driver, and of a release that lasts
-	sources, err := p.sources()
+	p := &pipeline{cfg: cfg, log: a.log, demo: a.demo, outbox: a.outbox, recorder: a.recorder}
+	sources, err := p.sources(&a.driver)
 	if err != nil {
 		return nil, err
 	}
-	if p.child != nil {
-		a.child = p.child
+	if p.receivers, err = receivers(cfg, a.log); err != nil {
+		return nil, err
 	}
 	p.sampler = collector.NewSampler(collector.SamplerConfig{Node: cfg.Node, Tiers: tiers(cfg.Sampling), Log: a.log}, sources)
 	p.engine = detect.NewEngine(detect.Config{Node: cfg.Node, Log: a.log, Settings: settings(cfg.Rules)}, detect.Detectors(detectors(cfg.Detect)))
 	return p, nil
 }
 
-// restore takes up what the pipeline before wrote last. It must have ended.
-func (p *pipeline) restore() error {
-	var state, known []byte
-	err := p.store.View(func(tx *store.Tx) error {
-		state, known = tx.Get(store.Engine, engineKey), tx.Get(store.Engine, knownKey)
-		return nil
-	})
+// restore takes up what an earlier agent wrote last.
+func (p *pipeline) restore(st *store.Store) error {
+	state, known, err := stored(st)
 	if err != nil {
 		return err
 	}
 	if known != nil {
-		var k collector.Known
-		if err := json.Unmarshal(known, &k); err != nil {
-			return fmt.Errorf("restore the node's GPUs from %s: %w", p.store.Path(), err)
-		}
-		p.sampler.Know(k)
-		if p.logs != nil {
-			p.logs.Restore(k.Log)
-		}
+		p.know(*known)
 	}
 	if state != nil {
 		if err := p.engine.Restore(state); err != nil {
-			return fmt.Errorf("restore the findings from %s: %w", p.store.Path(), err)
+			return fmt.Errorf("restore the findings from %s: %w", st.Path(), err)
 		}
 	}
-	receivers, err := p.receivers()
-	if err != nil {
-		return err
-	}
-	p.outbox, err = alerting.NewOutbox(p.store, alerting.OutboxConfig{
-		Node: p.cfg.Node, Log: p.log, Shadow: time.Duration(p.cfg.Alerting.Shadow), Links: p.links,
-	}, receivers...)
-	if err != nil {
+	if err := p.configureOutbox(); err != nil {
 		return err
 	}
 	if p.demo != nil && !p.demo.replayed {
@@ -114,13 +84,41 @@ func (p *pipeline) restore() error {
 	return nil
 }
 
-// run samples, detects and notifies until ctx ends, and then writes the state.
+// know tells sampler and logs what an earlier pipeline knew.
+func (p *pipeline) know(k collector.Known) {
+	p.sampler.Know(k)
+	if p.logs != nil {
+		p.logs.Restore(k.Log)
+	}
+}
+
+// configureOutbox says who is told from now on.
+func (p *pipeline) configureOutbox() error {
+	return p.outbox.Configure(alerting.OutboxConfig{
+		Node: p.cfg.Node, Log: p.log, Shadow: time.Duration(p.cfg.Alerting.Shadow), Links: p.links,
+	}, p.receivers...)
+}
+
+// inherit takes up where a pipeline of this agent has stopped, from memory: a disk
+// that is full must not make a reload forget.
+func (p *pipeline) inherit(old *pipeline) error {
+	if s := old.sampler.Latest(); s != nil {
+		p.know(s.Known())
+	}
+	state, err := old.engine.Save()
+	if err == nil {
+		err = p.engine.Restore(state)
+	}
+	if err != nil {
+		return fmt.Errorf("take over the findings: %w", err)
+	}
+	return p.configureOutbox()
+}
+
+// run samples, detects and notifies until ctx ends, and then leaves the state to
+// the recorder.
 func (p *pipeline) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	if p.child != nil {
-		p.child.Reconfigure(p.nvml)
-		group.Go(func() error { return p.child.Run(ctx) })
-	}
 	group.Go(func() error { return p.outbox.Run(ctx) })
 	group.Go(func() error { return p.sampler.Run(ctx, p.observe) })
 	err := group.Wait()
@@ -128,48 +126,33 @@ func (p *pipeline) run(ctx context.Context) error {
 		err = errors.Join(err, p.logs.Close())
 	}
 	if s := p.sampler.Latest(); s != nil {
-		p.save(s)
+		p.record(s)
 	}
 	return err
 }
 
-// observe takes one snapshot through the engine. What it changes is written in
-// one transaction with the messages that it causes, so that neither is without
-// the other after a crash.
+// observe takes one snapshot through the engine. The outbox takes what follows
+// before the state is handed to the recorder, so that the transaction which holds
+// a finding also holds its message.
 func (p *pipeline) observe(s *collector.Snapshot) {
-	p.unsent = append(p.unsent, p.engine.Observe(s)...)
-	if len(p.unsent) > 0 || s.Time.Sub(p.saved) >= saveEvery {
-		p.save(s)
+	incidents := p.engine.Observe(s)
+	p.outbox.Take(incidents)
+	if age := s.Time.Sub(p.recorded); len(incidents) > 0 || age >= saveEvery || age < 0 {
+		p.record(s)
 	}
 }
 
-func (p *pipeline) save(s *collector.Snapshot) {
+func (p *pipeline) record(s *collector.Snapshot) {
+	p.recorded = s.Time
 	state, err := p.engine.Save()
 	known, knownErr := json.Marshal(s.Known())
-	if err = errors.Join(err, knownErr); err == nil {
-		err = p.store.Update(func(tx *store.Tx) error {
-			if err := errors.Join(tx.Put(store.Engine, engineKey, state), tx.Put(store.Engine, knownKey, known)); err != nil {
-				return err
-			}
-			return p.outbox.EnqueueTx(tx, p.unsent)
-		})
+	if err = errors.Join(err, knownErr); err != nil {
+		p.log.Error("What the detectors know cannot be put into words: it is lost with the next restart.", "err", err)
 	}
-	// The outbox has taken the incidents even if the disk has not: it delivers from
-	// memory and writes when it can.
-	p.unsent = nil
-	p.saved = s.Time
-	switch {
-	case err != nil && !p.failed:
-		p.log.Error("The state cannot be written: findings are kept in memory, and a crash now would lose them.", "err", err)
-	case err == nil && p.failed:
-		p.log.Info("The state is written again.")
-	}
-	if p.failed = err != nil; p.failed {
-		stateErrors.Inc()
-	}
+	p.recorder.record(state, known)
 }
 
-func (p *pipeline) sources() ([]collector.Scheduled, error) {
+func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 	fast := time.Duration(p.cfg.Sampling.Fast)
 	scheduled := func(s collector.Source, interval time.Duration) collector.Scheduled {
 		return collector.Scheduled{Source: s, Interval: interval, Deadline: max(interval, time.Second), Expected: true}
@@ -192,19 +175,17 @@ func (p *pipeline) sources() ([]collector.Scheduled, error) {
 			ProcFS: p.cfg.Host.ProcFS, Log: p.log.With("component", kernellog.SourceName)})
 		sources = append(sources, scheduled(p.logs, fast))
 		if !p.cfg.NVML.Enabled {
-			p.child = nil
 			break
 		}
-		if p.nvml, err = childConfig(p.cfg, p.log); err != nil {
+		driver, err := childConfig(p.cfg, p.log)
+		if err != nil {
 			return nil, err
 		}
-		if p.child == nil {
-			p.child = child.New(p.nvml)
-		}
-		s := scheduled(p.child, fast)
+		p.driver = &driver
+		s := scheduled(gpus.source(driver), fast)
 		s.Deadline = 3 * fast // Sample waits for the next frame, which comes every fast tick
 		sources = append(sources, s)
-		children = p.child.PIDs
+		children = gpus.pids
 	}
 	own, err := agentsource.New(children)
 	if err != nil {
@@ -291,10 +272,10 @@ func settings(overrides map[rules.ID]config.Rule) map[rules.ID]detect.Setting {
 	return out
 }
 
-func (p *pipeline) receivers() ([]alerting.Receiver, error) {
+func receivers(cfg *config.Config, log *slog.Logger) ([]alerting.Receiver, error) {
 	var out []alerting.Receiver
-	for _, s := range p.cfg.Alerting.Slack {
-		n, err := slackNotifier(s, p.log)
+	for _, s := range cfg.Alerting.Slack {
+		n, err := slackNotifier(s, log)
 		if err != nil {
 			return nil, err
 		}
@@ -317,18 +298,4 @@ func (p *pipeline) links(i *detect.Incident) []alerting.Link {
 		add("Runbook", p.cfg.Links.Runbook+string(i.Rule))
 	}
 	return out
-}
-
-func (p *pipeline) release(d time.Duration) error {
-	if p.child == nil {
-		return errors.New("this agent holds no GPU driver: there is nothing to release")
-	}
-	return p.child.Release(d)
-}
-
-func (p *pipeline) releasedUntil() time.Time {
-	if p.child == nil {
-		return time.Time{}
-	}
-	return p.child.ReleasedUntil()
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
-	"golang.org/x/sync/errgroup"
 
 	"gpuvigil/collector"
 	"gpuvigil/collector/frame"
@@ -87,31 +86,26 @@ func (r *recording) live(ctx context.Context, p *program, flags *agentFlags, len
 	if err != nil {
 		return err
 	}
-	pipe := &pipeline{cfg: cfg, log: p.log}
-	sources, err := pipe.sources()
+	pipe, gpus := &pipeline{cfg: cfg, log: p.log}, &driver{log: p.log}
+	sources, err := pipe.sources(gpus)
 	if err != nil {
 		return err
 	}
 	sampler := collector.NewSampler(collector.SamplerConfig{Node: cfg.Node, Tiers: tiers(cfg.Sampling), Log: p.log}, sources)
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
-	if pipe.child != nil {
-		group.Go(func() error { return pipe.child.Run(ctx) })
-	}
+	gpus.use(ctx, pipe.driver)
 	var failed error
-	group.Go(func() error {
-		return sampler.Run(ctx, func(s *collector.Snapshot) {
-			if failed == nil {
-				if failed = r.write(s.Part()); failed != nil {
-					cancel()
-				}
+	err = sampler.Run(ctx, func(s *collector.Snapshot) {
+		if failed == nil {
+			if failed = r.write(s.Part()); failed != nil {
+				cancel()
 			}
-		})
+		}
 	})
-	err = errors.Join(group.Wait(), failed)
+	gpus.use(ctx, nil)
 	if pipe.logs != nil {
 		err = errors.Join(err, pipe.logs.Close())
 	}
-	return err
+	return errors.Join(err, failed)
 }

@@ -72,6 +72,11 @@ func (f *fake) run(mode string) {
 		signal.Ignore(syscall.SIGTERM)
 		f.send(&collector.Part{})
 		time.Sleep(time.Hour)
+	case "pauses":
+		f.send(&collector.Part{})
+		time.Sleep(time.Second)
+		go f.forever(time.Millisecond)
+		waitForAgent()
 	case "garbage":
 		fmt.Println("NVRM: this is no frame")
 		waitForAgent()

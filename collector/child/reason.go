@@ -36,6 +36,7 @@ type ending struct {
 	reason   Reason
 	err      error // in words
 	noDriver bool
+	talks    bool // frames still come
 }
 
 type counters struct {

@@ -9,12 +9,14 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"gpuvigil/internal/text"
 )
 
 // Bounds on what a child may say.
 const (
 	maxLine    = 4 << 10 // bytes; what is longer is cut
-	maxReason  = 500     // bytes of the line that explains its end
+	maxReason  = 500     // characters of the line that explains its end
 	maxBurst   = 100     // lines in a window
 	lineWindow = 10 * time.Second
 )
@@ -49,22 +51,22 @@ func (r *relay) copy(from io.Reader, pid int) {
 	said, left := 0, 0
 	for {
 		raw, cut, err := readLine(lines)
-		if text := clean(raw, cut); text != "" {
+		if line := clean(raw, cut); line != "" {
 			if now := time.Now(); now.Sub(window) > lineWindow {
 				if left > 0 {
 					r.log.Warn("the child said more than is logged", "pid", pid, "lines", left)
 				}
 				window, said, left = now, 0, 0
 			}
-			text, last := strings.CutPrefix(text, LastWords)
+			line, last := strings.CutPrefix(line, LastWords)
 			if said++; said > maxBurst {
 				left++
 			} else if !last {
-				r.log.Log(context.Background(), level(text), "the child says", "pid", pid, "line", text)
+				r.log.Log(context.Background(), level(line), "the child says", "pid", pid, "line", line)
 			}
 			r.mu.Lock()
 			if !strings.Contains(r.last, symbolError) { // which explains an end better than what follows it
-				r.last = strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
+				r.last = text.Clean(line, maxReason)
 			}
 			r.mu.Unlock()
 		}
@@ -87,17 +89,11 @@ func readLine(r *bufio.Reader) (line []byte, cut bool, err error) {
 
 // clean makes one printable line of what a child or a library wrote.
 func clean(raw []byte, cut bool) string {
-	text := strings.Map(func(c rune) rune {
-		if c < ' ' || c == 0x7f {
-			return ' '
-		}
-		return c
-	}, strings.ToValidUTF8(string(raw), "\uFFFD"))
-	text = strings.TrimSpace(text)
+	line := text.Clean(string(raw), maxLine)
 	if cut {
-		text += " …"
+		line += " …"
 	}
-	return text
+	return line
 }
 
 // level returns the level that a line says it has. What says none comes from a

@@ -12,7 +12,8 @@ const releaseMargin = 500 * time.Millisecond
 // when it returns nil, no process of ours has a device file open. It waits for that
 // as long as ending a child may take, five seconds at most with the defaults, and
 // returns an error if a child is stuck in the driver; the child is kept away all the
-// same. Release(0) takes the GPUs back.
+// same. It ends the present child even while another one is stuck, because somebody
+// wants the driver: two may be left then. Release(0) takes the GPUs back.
 func (c *Child) Release(d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("release the GPUs for %v: the time must not be negative", d)

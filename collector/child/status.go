@@ -9,6 +9,7 @@ type State string
 const (
 	Starting State = "starting"  // a process runs and has not sent a frame
 	Running  State = "running"   // frames come
+	Hung     State = "hung"      // a process does not answer and is left alone, because another one is stuck
 	Waiting  State = "waiting"   // for the next start
 	NoDriver State = "no_driver" // waiting, because there is no driver
 	Away     State = "released"  // kept away by Release

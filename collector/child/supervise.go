@@ -41,8 +41,9 @@ func (c *Child) Run(ctx context.Context) error {
 }
 
 // ready waits until a child may be started and reports false when ctx ends first.
-// Two processes may exist, the stuck one and its successor, but no third. A driver
-// that has changed since the last start is worth a look before the time.
+// Two processes may exist, the stuck one and its successor, but no third: a release
+// or the end of Run may have left the successor stuck as well. A driver that has
+// changed since the last start is worth a look before the time.
 func (c *Child) ready(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		wait := c.obstacle(time.Now())
@@ -99,40 +100,55 @@ func (c *Child) began(p *process) {
 	c.log.Debug("the child has started", "pid", p.pid, "isolated", p.isolated)
 }
 
-// supervise delivers a process's frames until there is a reason to end it or it
-// has ended.
+// supervise delivers a process's frames until there is a reason to end it that
+// counts, or it has ended.
 func (c *Child) supervise(ctx context.Context, p *process) ending {
 	silence := time.NewTimer(c.cfg.InitLimit)
 	defer silence.Stop()
 	watch := time.NewTicker(c.cfg.WatchInterval)
 	defer watch.Stop()
 	h := health{limit: c.cfg.HangLimit}
+	var spared ending // why it is ended once no other one is stuck
 	for {
+		var why ending
 		select {
 		case <-ctx.Done():
 			return ending{err: errStopping}
 		case r := <-p.results:
 			if r.err != nil {
-				return c.broken(p, r.err)
+				why = c.broken(p, r.err)
+				break
 			}
 			silence.Reset(c.cfg.HangLimit)
 			c.deliver(r.part)
 			if h.hung(r.part, time.Now()) {
-				return ending{reason: AllGPUsHung, err: fmt.Errorf("no GPU has answered for %v", c.cfg.HangLimit)}
+				why = ending{reason: AllGPUsHung, talks: true, err: fmt.Errorf("no GPU has answered for %v", c.cfg.HangLimit)}
+			} else if spared.hung() {
+				spared = ending{}
+				c.answers()
 			}
 		case <-p.exited:
 			return c.lastFrames(p)
 		case <-silence.C:
-			return c.silent()
+			why = c.silent()
+			silence.Reset(c.cfg.HangLimit)
 		case <-watch.C:
-			if fingerprint(c.cfg.Watch) != c.driver {
-				return ending{reason: DriverChanged, err: errors.New("the NVIDIA driver has been replaced")}
+			if spared.reason == "" && fingerprint(c.cfg.Watch) != c.driver {
+				why = ending{reason: DriverChanged, err: errors.New("the NVIDIA driver has been replaced")}
 			}
 		case <-c.wake:
 			if !c.ReleasedUntil().IsZero() {
 				return ending{reason: Released, err: errors.New("the GPUs were released on request")}
 			}
+			why = spared // the one that was stuck may be gone
 		}
+		if why.reason == "" {
+			continue
+		}
+		if !c.spare(p, why, spared.reason) {
+			return why
+		}
+		spared = why
 	}
 }
 

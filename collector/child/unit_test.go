@@ -122,11 +122,11 @@ func TestHealth(t *testing.T) {
 func TestRelay(t *testing.T) {
 	var log lockedBuffer
 	r := &relay{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
-	in := "time=1 level=debug msg=a\n\n{\"level\":\"ERROR\",\"msg\":\"b\"}\nraw \x1b[31m\xff\n" +
+	in := "time=1 level=debug msg=a\n\n{\"level\":\"ERROR\",\"msg\":\"b\"}\nraw \x1b[31m\xff\u009b\u202eb\n" +
 		strings.Repeat("x", 3*maxLine) + "\n" + strings.Repeat("again\n", 500) + "the end without a newline"
 	r.copy(strings.NewReader(in), 7)
 	got := log.String()
-	for _, want := range []string{"level=DEBUG msg=\"the child says\" pid=7 line=\"time=1 level=debug msg=a\"", "level=ERROR", "level=WARN msg=\"the child says\" pid=7 line=\"raw  [31m\uFFFD\"", "x …"} {
+	for _, want := range []string{"level=DEBUG msg=\"the child says\" pid=7 line=\"time=1 level=debug msg=a\"", "level=ERROR", "level=WARN msg=\"the child says\" pid=7 line=\"raw [31m\uFFFD b\"", "x …"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the log does not have %s", want)
 		}

@@ -6,33 +6,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"gpuvigil/collector"
+	"gpuvigil/internal/text"
 )
 
 // maxText bounds an untrusted text on the page, in characters.
 const maxText = 300
 
-// oneLine makes an untrusted text safe to read: one line of bounded length,
-// without characters that are not seen or that reorder what is.
-func oneLine(s string) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD") {
-		switch {
-		case n == maxText:
-			return strings.TrimSpace(b.String()) + "…"
-		case unicode.IsSpace(r):
-			r = ' '
-		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
-			continue
-		}
-		b.WriteRune(r)
-		n++
-	}
-	return strings.TrimSpace(b.String())
-}
+// oneLine makes an untrusted text safe to read.
+func oneLine(s string) string { return text.Clean(s, maxText) }
 
 // duration writes a time span with the precision that a person needs.
 func duration(d time.Duration) string {

@@ -40,9 +40,9 @@ func gatherer(s *Server) prometheus.Gatherer {
 	})
 }
 
-// text writes the page in a format, without the agent's own counters: their
+// rendered writes the page in a format, without the agent's own counters: their
 // values depend on the tests that ran before.
-func text(t *testing.T, s *Server, format expfmt.Format) string {
+func rendered(t *testing.T, s *Server, format expfmt.Format) string {
 	t.Helper()
 	return encode(t, gather(t, s), format)
 }
@@ -71,14 +71,14 @@ func encode(t *testing.T, families []*dto.MetricFamily, format expfmt.Format) st
 }
 
 func plainText(t *testing.T, s *Server) string {
-	return text(t, s, expfmt.NewFormat(expfmt.TypeTextPlain))
+	return rendered(t, s, expfmt.NewFormat(expfmt.TypeTextPlain))
 }
 
 func TestPageOfANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := node(time.Now()).server(t)
 		golden.Check(t, filepath.Join("testdata", "node.metrics"), plainText(t, s), "the scrape page is another")
-		golden.Check(t, filepath.Join("testdata", "node.openmetrics"), text(t, s, expfmt.FmtOpenMetrics_1_0_0), "the OpenMetrics page is another")
+		golden.Check(t, filepath.Join("testdata", "node.openmetrics"), rendered(t, s, expfmt.FmtOpenMetrics_1_0_0), "the OpenMetrics page is another")
 	})
 }
 
@@ -120,7 +120,7 @@ func TestPageSurvivesTheWayThroughItsFormats(t *testing.T) {
 			t.Errorf("%s after a round trip:\n%s\nbefore:\n%s", f.GetName(), got, want)
 		}
 	}
-	om := text(t, s, expfmt.FmtOpenMetrics_1_0_0)
+	om := rendered(t, s, expfmt.FmtOpenMetrics_1_0_0)
 	if !strings.HasSuffix(om, "# EOF\n") || !strings.Contains(om, "# TYPE vigil_gpu_energy_joules counter\n") {
 		t.Errorf("not OpenMetrics: no EOF, or a counter that keeps _total in its family name:\n%s", om)
 	}

@@ -280,7 +280,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("duration(%d) = %q, want %q", d, got, want)
 		}
 	}
-	if got := oneLine(" a\nb\x00\u202ec\xff " + strings.Repeat("x", 400)); got != "a bc\uFFFD "+strings.Repeat("x", maxText-6)+"…" {
+	if got := oneLine(" a\nb\x00\u202ec\xff " + strings.Repeat("x", 400)); got != "a b c\uFFFD "+strings.Repeat("x", maxText-8)+"…" {
 		t.Errorf("oneLine: %q", got)
 	}
 }

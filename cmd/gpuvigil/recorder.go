@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"gpuvigil/alerting"
+	"gpuvigil/collector"
+	"gpuvigil/internal/store"
+)
+
+// Where the engine's state is, in the store's bucket of that name, and beside it
+// what the next sampler should know.
+const (
+	engineKey = "state"
+	knownKey  = "known"
+)
+
+// stored returns what record wrote last, nil for what was never written.
+func stored(st *store.Store) (state []byte, known *collector.Known, err error) {
+	var text []byte
+	err = st.View(func(tx *store.Tx) error {
+		state, text = tx.Get(store.Engine, engineKey), tx.Get(store.Engine, knownKey)
+		return nil
+	})
+	if err != nil || text == nil {
+		return state, nil, err
+	}
+	if err := json.Unmarshal(text, &known); err != nil {
+		return nil, nil, fmt.Errorf("restore the node's GPUs from %s: %w", st.Path(), err)
+	}
+	return state, known, nil
+}
+
+// recorder writes the agent's state in a goroutine of its own: a disk that hangs
+// must not stop sampling, detecting and telling. The newest state wins.
+type recorder struct {
+	store  *store.Store
+	outbox *alerting.Outbox
+	log    *slog.Logger
+	wake   chan struct{} // has room for one
+
+	mu           sync.Mutex
+	state, known []byte // not written yet; nil: nothing new
+
+	failing bool // the last write failed
+}
+
+// record hands over what is to be written; nil leaves what was written before. It
+// never waits.
+func (r *recorder) record(state, known []byte) {
+	r.mu.Lock()
+	if state != nil {
+		r.state = state
+	}
+	if known != nil {
+		r.known = known
+	}
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default: // it is about to look
+	}
+}
+
+// run writes until ctx ends, and then once more.
+func (r *recorder) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-r.wake:
+			r.write()
+		case <-ctx.Done():
+		}
+	}
+	r.write()
+}
+
+// write puts findings and the messages that they cause into one transaction, so
+// that neither is without the other after a crash.
+func (r *recorder) write() {
+	r.mu.Lock()
+	state, known := r.state, r.known
+	r.state, r.known = nil, nil
+	r.mu.Unlock()
+	err := r.store.Update(func(tx *store.Tx) error {
+		var errs []error
+		if state != nil {
+			errs = append(errs, tx.Put(store.Engine, engineKey, state))
+		}
+		if known != nil {
+			errs = append(errs, tx.Put(store.Engine, knownKey, known))
+		}
+		return errors.Join(append(errs, r.outbox.WriteTx(tx))...)
+	})
+	switch {
+	case err != nil && !r.failing:
+		r.log.Error("The state cannot be written: findings and messages are kept in memory, and a crash now would lose them.", "err", err)
+	case err == nil && r.failing:
+		r.log.Info("The state is written again.")
+	}
+	if r.failing = err != nil; r.failing {
+		r.keep(state, known)
+	}
+}
+
+// keep puts back what could not be written, unless something newer has come.
+func (r *recorder) keep(state, known []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state == nil {
+		r.state = state
+	}
+	if r.known == nil {
+		r.known = known
+	}
+}
