@@ -2,7 +2,6 @@ package collector
 
 import (
 	"cmp"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -12,20 +11,19 @@ import (
 // composer merges what the sources know into snapshots, one after the other. It
 // belongs to one goroutine.
 type composer struct {
-	node     string
-	tiers    [metric.Tiers]time.Duration
-	log      *slog.Logger
-	rows     map[metric.Entity][]*metric.Def
-	gpus     fleet
-	faults   faults
-	known    *Known    // from an earlier agent, until the boot time is there
-	versions []Version // the last of each component
-	last     time.Time // of the snapshot before
-	held     bool      // the wall clock is behind last
+	node       string
+	tiers      [metric.Tiers]time.Duration
+	rows       map[metric.Entity][]*metric.Def
+	gpus       fleet
+	faults     faults
+	known      *Known    // from an earlier agent, until the boot time is there
+	versions   []Version // the last of each component
+	clock      clock
+	deliveries []delivery // by source
 }
 
 func newComposer(cfg SamplerConfig) composer {
-	c := composer{node: cfg.Node, tiers: cfg.Tiers, log: cfg.Log, rows: make(map[metric.Entity][]*metric.Def)}
+	c := composer{node: cfg.Node, tiers: cfg.Tiers, clock: clock{log: cfg.Log}, rows: make(map[metric.Entity][]*metric.Def)}
 	for _, e := range []metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Process, metric.Endpoint} {
 		c.rows[e] = metric.Of(e)
 	}
@@ -37,19 +35,31 @@ type input struct {
 	*Part
 	source   int
 	now      time.Time                   // the present in the part's own time
+	shift    time.Duration               // from the part's own time to the snapshot's
 	interval [metric.Tiers]time.Duration // between two readings of a tier
 	fresh    bool                        // the part as a whole is not too old
 }
 
 // snapshot composes the snapshot of the given time from what each source knows.
+// Nothing but the time itself tells how much of it has passed since the one before.
 func (c *composer) snapshot(now time.Time, views []view) *Snapshot {
-	s := &Snapshot{Time: c.clock(now)}
+	return c.snapshotAfter(max(0, now.Sub(c.clock.last)), now, views)
+}
+
+// snapshotAfter composes a snapshot when so much time has passed since the one
+// before and the wall clock shows now.
+func (c *composer) snapshotAfter(elapsed time.Duration, now time.Time, views []view) *Snapshot {
+	s := &Snapshot{}
+	if s.Time, s.Step = c.clock.tick(now, elapsed); s.Step != 0 {
+		c.gpus.shift(s.Step)
+		c.faults.shift(s.Step)
+	}
 	inputs := make([]input, 0, len(views))
 	for i, v := range views {
 		s.Sources = append(s.Sources, v.sourceState(s.Time))
 		s.Events = append(s.Events, signed(v.events, v.state.Name)...)
 		if v.part != nil {
-			inputs = append(inputs, c.input(i, v))
+			inputs = append(inputs, c.input(i, v, s.Step))
 		}
 	}
 	for _, in := range inputs {
@@ -61,34 +71,22 @@ func (c *composer) snapshot(now time.Time, views []view) *Snapshot {
 	c.recall(s.Boot)
 	s.Node = c.mergeNodes(inputs)
 	s.Events = c.versionEvents(s.Node.Versions, s.Time, s.Events)
-	s.GPUs, s.Events = c.gpus.merge(inputs, c.rows[metric.GPU], s.Events)
+	for i := range s.Events {
+		ev := &s.Events[i]
+		if ev.Time.IsZero() {
+			ev.Time = s.Time
+		} else {
+			ev.Time = ev.Time.Add(c.clock.stale(ev.Time))
+		}
+	}
+	s.GPUs, s.Events = c.gpus.merge(inputs, c.rows[metric.GPU], s.Events, c.clock.stale)
 	if n := len(c.gpus.list); n > 0 {
 		s.Node.Set(metric.GPUsExpected, float64(n))
 	}
 	c.settleFaults(s, inputs)
 	c.mergeLists(s, inputs)
-	for i := range s.Events {
-		if s.Events[i].Time.IsZero() {
-			s.Events[i].Time = s.Time
-		}
-	}
 	slices.SortStableFunc(s.Events, func(a, b Event) int { return a.Time.Compare(b.Time) })
 	return s
-}
-
-// clock returns the snapshot's time, which does not go back: detectors measure by
-// it. While the wall clock is behind, the time stands still.
-func (c *composer) clock(now time.Time) time.Time {
-	if !now.Before(c.last) {
-		c.last, c.held = now, false
-		return now
-	}
-	if !c.held {
-		c.held = true
-		c.log.Warn("the clock went back: snapshots keep the time that they had until it has caught up",
-			"clock", now, "snapshot", c.last, "behind", c.last.Sub(now))
-	}
-	return c.last
 }
 
 func (v view) sourceState(now time.Time) SourceState {
@@ -99,8 +97,8 @@ func (v view) sourceState(now time.Time) SourceState {
 	return st
 }
 
-func (c *composer) input(source int, v view) input {
-	in := input{Part: v.part, source: source, now: v.part.Time.Add(v.age)}
+func (c *composer) input(source int, v view, step time.Duration) input {
+	in := input{Part: v.part, source: source, now: v.part.Time.Add(v.age), shift: c.shift(source, v, step)}
 	for t, d := range c.tiers {
 		in.interval[t] = max(d, v.interval)
 	}
@@ -114,7 +112,7 @@ func (c *composer) mergeNodes(inputs []input) Node {
 		if c.node == "" && in.Node.Name != "" {
 			n.Name = in.Node.Name
 		}
-		n.Readings.overlay(in.Node.Readings.Expire(c.rows[metric.Node], in.now, in.interval))
+		n.Readings.overlay(in.current(in.Node.Readings, c.rows[metric.Node]))
 		if in.now.Sub(in.Time) <= 3*in.interval[metric.Inventory] {
 			n.Versions = overVersions(n.Versions, in.Node.Versions)
 		}

@@ -3,7 +3,6 @@ package collector
 import (
 	"log/slog"
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -213,32 +212,6 @@ func TestSourcesAreMergedByIdentity(t *testing.T) {
 	}
 	if driver.Processes[0].UID != -1 || driver.Node.Has(metric.CPUBusy) {
 		t.Error("merging changed a source's part")
-	}
-}
-
-func TestTimeDoesNotGoBack(t *testing.T) {
-	var log strings.Builder
-	c := newComposer(SamplerConfig{Tiers: testTiers, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	c.snapshot(noon, nil)
-	for i := range 3 {
-		at := noon.Add(-time.Hour + time.Duration(i)*time.Second)
-		p := &Part{Time: at, GPUs: []GPU{testGPU(0, "GPU-a", at)}}
-		s := c.snapshot(at, []view{held(p)})
-		if !s.Time.Equal(noon) {
-			t.Errorf("with the clock at %v the snapshot's time is %v, want it held at %v", at, s.Time, noon)
-		}
-		if s.GPUs[0].Value(metric.PowerDraw) != 700 || s.GPUs[0].Value(metric.GPUSampleAge) != 0 {
-			t.Error("a step of the clock made fresh readings old")
-		}
-		if st := s.Sources[0]; !st.Fresh(s.Time) {
-			t.Errorf("a step of the clock made a good source stale: last %v", st.Last)
-		}
-	}
-	if s := c.snapshot(noon.Add(time.Second), nil); !s.Time.Equal(noon.Add(time.Second)) {
-		t.Errorf("when the clock has caught up the snapshot's time is %v", s.Time)
-	}
-	if n := strings.Count(log.String(), "the clock went back"); n != 1 {
-		t.Errorf("one step of the clock was logged %d times", n)
 	}
 }
 

@@ -60,9 +60,6 @@ func (c *composer) hearing(inputs []input) hearing {
 			h.driver = true
 		}
 	}
-	if c.held { // the time stands still: nothing would ever be due
-		h.wait = 0
-	}
 	return h
 }
 
@@ -77,9 +74,6 @@ func (c *composer) settleFaults(s *Snapshot, inputs []input) {
 		if ev.Kind != XidEvent && ev.Kind != SXidEvent {
 			rest = append(rest, ev)
 			continue
-		}
-		if ev.Time.IsZero() {
-			ev.Time = s.Time
 		}
 		c.gpus.place(&ev)
 		if !f.joins(ev) {

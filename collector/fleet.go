@@ -28,10 +28,11 @@ type seenGPU struct {
 
 // xidCounter adds up a source's count, which begins anew with each child process.
 type xidCounter struct {
-	code         int
-	before       uint64 // counted by earlier processes
-	count        uint64
-	last, latest time.Time
+	code   int
+	before uint64 // counted by earlier processes
+	count  uint64
+	last   time.Time // as the source told it
+	latest time.Time // of all processes, by the clock of today
 }
 
 // index replaces a source's idea of a GPU's index with the index that the GPU got
@@ -43,8 +44,9 @@ func (f *fleet) index(uuid string, i *int) {
 }
 
 // merge returns the GPUs that have been seen, as the inputs know them now, and the
-// events with those of GPUs that have come or gone.
-func (f *fleet) merge(inputs []input, rows []*metric.Def, events []Event) ([]GPU, []Event) {
+// events with those of GPUs that have come or gone. stale is what must be added to
+// a time that is told for the first time.
+func (f *fleet) merge(inputs []input, rows []*metric.Def, events []Event, stale func(time.Time) time.Duration) ([]GPU, []Event) {
 	for _, in := range inputs {
 		f.meet(in)
 	}
@@ -54,7 +56,7 @@ func (f *fleet) merge(inputs []input, rows []*metric.Def, events []Event) ([]GPU
 	gpus := f.vectors()
 	for _, in := range inputs {
 		for i := range in.GPUs {
-			f.join(gpus, &in.GPUs[i], in, rows)
+			f.join(gpus, &in.GPUs[i], in, rows, stale)
 		}
 	}
 	for _, in := range inputs {
@@ -75,11 +77,11 @@ func (f *fleet) derive(gpus []GPU, in input, events []Event) []Event {
 			seen.fast = at
 		}
 		if !seen.fast.IsZero() {
-			g.Set(metric.GPUSampleAge, max(0, in.now.Sub(seen.fast).Seconds()))
+			g.Set(metric.GPUSampleAge, max(0, in.present().Sub(seen.fast).Seconds()))
 		}
 		if in.fresh { // else nobody knows whether it is present
 			g.Set(metric.GPUPresent, number(g.Present))
-			events = seen.transition(g.Present, in.Time, events)
+			events = seen.transition(g.Present, in.Time.Add(in.shift), events)
 		}
 	}
 	return events
@@ -152,7 +154,7 @@ func (f *fleet) free(want int) int {
 }
 
 // join merges one input's view of a GPU into the snapshot's.
-func (f *fleet) join(gpus []GPU, src *GPU, in input, rows []*metric.Def) {
+func (f *fleet) join(gpus []GPU, src *GPU, in input, rows []*metric.Def, stale func(time.Time) time.Duration) {
 	seen, ok := f.byUUID[src.UUID]
 	if !ok {
 		return
@@ -172,9 +174,9 @@ func (f *fleet) join(gpus []GPU, src *GPU, in input, rows []*metric.Def) {
 		dst.Dropped = src.Dropped
 	}
 	if in.source == seen.source {
-		seen.count(src.Xids)
+		seen.count(src.Xids, stale)
 	}
-	dst.Readings.overlay(src.Readings.Expire(rows, in.now, in.interval))
+	dst.Readings.overlay(in.current(src.Readings, rows))
 }
 
 // remember keeps what is still true of the GPU when no source lists it.
@@ -203,11 +205,11 @@ func (s *seenGPU) transition(present bool, at time.Time, events []Event) []Event
 
 // count adds up the source's counts since the agent started: a source that was
 // restarted counts from zero.
-func (s *seenGPU) count(now []XidCount) {
+func (s *seenGPU) count(now []XidCount, stale func(time.Time) time.Duration) {
 	for i := range s.xids {
 		c := &s.xids[i]
 		j := slices.IndexFunc(now, func(x XidCount) bool { return x.Code == c.code })
-		if j < 0 || now[j].Count < c.count || now[j].Count == c.count && now[j].Last.After(c.last) {
+		if j < 0 || now[j].Count < c.count || now[j].Count == c.count && !now[j].Last.Equal(c.last) {
 			c.before += c.count
 			c.count = 0
 		}
@@ -219,10 +221,11 @@ func (s *seenGPU) count(now []XidCount) {
 			s.xids = append(s.xids, xidCounter{code: x.Code})
 		}
 		c := &s.xids[i]
-		c.count, c.last = x.Count, x.Last
-		if x.Last.After(c.latest) {
-			c.latest = x.Last
+		// A source that keeps counting keeps the date, by a clock that may have been set.
+		if at := x.Last.Add(stale(x.Last)); !x.Last.Equal(c.last) && at.After(c.latest) {
+			c.latest = at
 		}
+		c.count, c.last = x.Count, x.Last
 	}
 }
 

@@ -87,7 +87,7 @@ func mergeEntities[T any, K comparable](inputs []input, rows []*metric.Def, k ki
 			}
 			e := list[i]
 			r := k.readings(&e)
-			*r = r.Expire(rows, in.now, in.interval)
+			*r = in.current(*r, rows)
 			j, seen := at[k.key(&e)]
 			if !seen {
 				if at != nil {

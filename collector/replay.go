@@ -12,8 +12,8 @@ func NewReplay(cfg SamplerConfig, source string) *Replay {
 	return &Replay{compose: newComposer(cfg), state: SourceState{Name: source, Interval: cfg.Tiers[0], Expected: true}}
 }
 
-// Snapshot composes the snapshot of the part's time. Parts must come in the order
-// of their time.
+// Snapshot composes the snapshot of the part's time. A part that is older than the
+// one before was recorded after the clock had been set back.
 func (r *Replay) Snapshot(p *Part) *Snapshot {
 	r.state.Samples++
 	return r.compose.snapshot(p.Time, []view{{

@@ -27,12 +27,13 @@ type Sampler struct {
 	runners []*runner
 	compose composer
 	latest  atomic.Pointer[Snapshot]
+	wall    func(time.Time) time.Time // what the wall clock shows at an instant
 }
 
 // NewSampler returns a sampler of the sources. In a snapshot they stand in this
 // order, and where two know the same thing the later one wins.
 func NewSampler(cfg SamplerConfig, sources []Scheduled) *Sampler {
-	s := &Sampler{cfg: cfg, compose: newComposer(cfg)}
+	s := &Sampler{cfg: cfg, compose: newComposer(cfg), wall: func(t time.Time) time.Time { return t.Round(0) }}
 	for _, src := range sources {
 		s.runners = append(s.runners, newRunner(src, cfg.Log))
 	}
@@ -68,9 +69,10 @@ func (s *Sampler) Run(ctx context.Context, publish func(*Snapshot)) error {
 	}
 	tick := time.NewTicker(fast)
 	defer tick.Stop()
-	for {
+	for before := time.Now(); ; {
 		now := time.Now()
-		snap := s.compose.snapshot(now.Round(0), s.views(now))
+		snap := s.compose.snapshotAfter(now.Sub(before), s.wall(now), s.views(now))
+		before = now
 		s.latest.Store(snap)
 		publish(snap)
 		select {

@@ -15,7 +15,13 @@ import (
 // Snapshot is the state of one node at one instant. It is immutable once it has
 // been published: whoever wants to change it makes another.
 type Snapshot struct {
-	Time      time.Time // when it was composed; detectors know no other clock
+	Time time.Time // when it was composed; detectors know no other clock
+	// Step is by how much the clock was set since the snapshot before, negative if
+	// back. What really passed between the two is the difference of their times less
+	// the step; it is not negative. All other times in the snapshot are by the clock
+	// of its Time.
+	Step time.Duration
+
 	Boot      time.Time // when the node booted; zero if unknown
 	Simulated bool      // the numbers come from a simulator or a recording of one
 

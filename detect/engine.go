@@ -16,10 +16,6 @@ import (
 const (
 	defaultMaxFindings = 512
 
-	// stepBackPatience is how many snapshots in a row may be older than the newest
-	// one before the engine takes it that the clock was set back.
-	stepBackPatience = 30
-
 	// longPause between two snapshots means that nobody looked: what was not judged
 	// in it has not disappeared.
 	longPause = 5 * time.Minute
@@ -54,9 +50,10 @@ type Engine struct {
 
 	mu        sync.Mutex
 	snapshot  *collector.Snapshot // the one being observed
-	now       time.Time           // the newest snapshot's time
+	now       time.Time           // its time
+	turn      uint64              // its number: two may be of the same time
+	step      time.Duration       // by how much the clock was set before it
 	resumed   time.Time           // since when snapshots have come without a long pause
-	behind    int                 // snapshots in a row that were older than now
 	changed   bool                // the view has to be rebuilt
 	events    eventLog
 	history   history
@@ -91,15 +88,12 @@ func NewEngine(cfg Config, detectors []Detector) *Engine {
 }
 
 // Observe judges a snapshot and returns the incidents that it opened, changed or
-// resolved. A snapshot that is not newer than the last is ignored; if the clock
-// was set back for good, the engine goes on from the new time after half a minute
-// of snapshots.
+// resolved. It must be called with each snapshot, in the order in which they were
+// made. Where the clock was set in between, all that is remembered moves with it.
 func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.accept(s.Time) {
-		return nil
-	}
+	e.follow(s)
 	e.snapshot = s
 	e.events.add(s.Events)
 	e.history.add(s, e.node())
@@ -116,24 +110,6 @@ func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 	return told
 }
 
-// accept moves the engine's clock, unless it would move back.
-func (e *Engine) accept(at time.Time) bool {
-	switch {
-	case at.After(e.now):
-		if e.resumed.IsZero() || at.Sub(e.now) > longPause {
-			e.resumed = at
-		}
-	case e.behind < stepBackPatience:
-		e.behind++
-		return false
-	default:
-		e.cfg.Log.Warn("the clock was set back: findings go on from the new time", "from", e.now, "to", at)
-		e.rebase(at)
-	}
-	e.now, e.behind = at, 0
-	return true
-}
-
 // run lets one detector look. What it panics over costs only itself.
 func (e *Engine) run(w *watcher, s *collector.Snapshot) {
 	began := time.Now() // what looking costs is the one thing measured by the real clock
@@ -145,6 +121,9 @@ func (e *Engine) run(w *watcher, s *collector.Snapshot) {
 				"rule", w.rule.ID, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
+	if c, ok := w.detector.(Clocked); ok && e.step != 0 {
+		c.Shift(e.step)
+	}
 	w.detector.Observe(s, w.report)
 }
 

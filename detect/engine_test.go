@@ -289,28 +289,6 @@ func TestBrokenDetectorCostsOnlyItself(t *testing.T) {
 	}
 }
 
-func TestTimeThatGoesBackIsIgnored(t *testing.T) {
-	b := newBench(t, testRule("r"), Config{})
-	b.score["GPU-0"] = 2
-	b.run(2 * time.Minute)
-	for range 10 {
-		b.e.Observe(&collector.Snapshot{Time: day})
-	}
-	if !b.e.View().Time.Equal(b.now) {
-		t.Errorf("an old snapshot moved the view to %s", b.e.View().Time)
-	}
-	// A clock that was set back for good: the engine goes on.
-	b.now = day.Add(-24 * time.Hour)
-	b.run(time.Minute)
-	b.want(Firing, "after the clock was set back")
-	if !b.e.View().Time.Equal(b.now) {
-		t.Errorf("the view stays at %s after the clock was set back to %s", b.e.View().Time, b.now)
-	}
-	b.score["GPU-0"] = 0
-	b.run(3 * time.Minute)
-	b.want(Resolved, "two minutes after the condition went away")
-}
-
 func TestEventsBefore(t *testing.T) {
 	rule := testRule("r")
 	rule.For = 0

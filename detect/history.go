@@ -108,6 +108,32 @@ func (h *history) take(of Subject, kind int, r *collector.Readings, now time.Tim
 	}
 }
 
+// shift moves the points with the clock, by whole minutes: now is the newest
+// snapshot's time by the clock as it was.
+func (h *history) shift(now time.Time, by time.Duration) {
+	minutes := now.Add(by).Unix()/60 - now.Unix()/60
+	for _, rs := range h.of {
+		shift(by, &rs.last)
+		shiftAll(by, rs.at[:])
+		for i := range rs.rings {
+			rs.rings[i].shift(minutes)
+		}
+	}
+}
+
+func (r *ring) shift(minutes int64) {
+	if r.points == nil {
+		return
+	}
+	old := r.points
+	r.minute, r.points = max(r.minute+minutes, 0), make([]minute, historyPoints)
+	for _, p := range old {
+		if p.number += minutes; p.samples > 0 && p.number >= 0 {
+			r.points[p.number%historyPoints] = p
+		}
+	}
+}
+
 // prune forgets subjects that have not been seen for as long as anybody looks back.
 func (h *history) prune(now time.Time) {
 	for s, r := range h.of {

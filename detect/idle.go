@@ -40,6 +40,7 @@ type Idle struct {
 	endpoints map[string]*traffic
 	ledger    *ledger
 	listedAt  time.Time // of the newest process list
+	now       time.Time
 }
 
 // idleState is what is kept of one GPU. Its exported fields survive a restart.
@@ -85,6 +86,7 @@ func (d *Idle) Rule() *rules.Rule { return rules.Get(rules.IDIdleGPU) }
 
 // Observe judges every GPU that reports its utilization.
 func (d *Idle) Observe(s *collector.Snapshot, report func(Observation)) {
+	d.now = s.Time
 	for i := range s.Endpoints {
 		d.serve(&s.Endpoints[i])
 	}
@@ -209,7 +211,7 @@ func (d *Idle) tell(s *collector.Snapshot, g *collector.GPU, st *idleState, repo
 		if hours >= d.cfg.TicketGPUHours {
 			o.Severity = rules.Ticket
 		}
-		if s.Time.Sub(st.toldAt) >= time.Minute || s.Time.Before(st.toldAt) || o.Severity != st.severity {
+		if s.Time.Sub(st.toldAt) >= time.Minute || o.Severity != st.severity {
 			st.told, st.toldAt, st.severity = d.evidence(g, st, s.Time, limit, hours), s.Time, o.Severity
 		}
 		o.Evidence = st.told

@@ -20,6 +20,7 @@ const (
 type incident struct {
 	Incident
 	lastSince time.Time // when the youngest member began
+	told      time.Time // Updated as people last heard of it, by the clock of then
 	dirty     bool      // to be told with this snapshot
 }
 
@@ -34,7 +35,7 @@ func (is *incidents) join(t *tracked, now time.Time) {
 	in := is.of(t)
 	if in == nil {
 		in = &incident{Incident: Incident{
-			ID: incidentID(t, now), Rule: t.Rule, Cause: t.Cause, Opened: now, Severity: t.Severity,
+			ID: is.id(t, now), Rule: t.Rule, Cause: t.Cause, Opened: now, Severity: t.Severity,
 		}}
 		is.all = append(is.all, in)
 	}
@@ -72,7 +73,15 @@ func (is *incidents) touch(t *tracked, now time.Time) {
 	}
 	in.Members[t.member] = t.Finding
 	in.Severity = max(in.Severity, t.Severity)
-	in.Updated, in.dirty = now, true
+	if in.dirty {
+		return
+	}
+	// Updated tells one state of the incident from another, also while the time
+	// stands still and after the clock was set.
+	in.dirty, in.Updated = true, later(now, in.Updated.Add(1))
+	if in.Updated.Equal(in.told) {
+		in.Updated = in.Updated.Add(1)
+	}
 }
 
 // settle resolves incidents whose members all have, forgets old ones, and returns
@@ -83,7 +92,7 @@ func (is *incidents) settle(now time.Time) []Incident {
 		if !in.dirty {
 			continue
 		}
-		in.dirty = false
+		in.dirty, in.told = false, in.Updated
 		if !slices.ContainsFunc(in.Members, func(f Finding) bool { return f.State == Firing }) {
 			in.State, in.Resolved = Resolved, now
 		}
@@ -118,6 +127,18 @@ func (in *incident) export() Incident {
 
 func byBeginning(a, b Finding) int {
 	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.GPUIndex, b.GPUIndex), cmp.Compare(a.Subject.ID, b.Subject.ID))
+}
+
+// id returns an ID that no other incident has: the clock may have been set back, so
+// that another was opened at the same time.
+func (is *incidents) id(t *tracked, opened time.Time) string {
+	for {
+		id := incidentID(t, opened)
+		if !slices.ContainsFunc(is.all, func(in *incident) bool { return in.ID == id }) {
+			return id
+		}
+		opened = opened.Add(1)
+	}
 }
 
 func incidentID(t *tracked, opened time.Time) string {

@@ -28,6 +28,7 @@ type key struct {
 type tracked struct {
 	Finding
 	holds     bool        // the condition held when last judged
+	turn      uint64      // of the snapshot in which it was last judged
 	ended     time.Time   // when it last resolved
 	comebacks []time.Time // when the condition came back within the flap window
 	worse     bool        // its severity rose since the incident was last told
@@ -67,10 +68,10 @@ func (w *watcher) forget(t *tracked) { delete(w.found, key{t.Subject, t.Cause}) 
 // weigh takes up what the detector says of a finding's condition. Of several
 // observations in one snapshot one above the threshold wins.
 func (e *Engine) weigh(w *watcher, t *tracked, o *Observation) {
-	if o.Score < 1 && t.holds && t.LastSeen.Equal(e.now) {
+	if o.Score < 1 && t.holds && t.turn == e.turn {
 		return
 	}
-	t.LastSeen, t.Score = e.now, o.Score
+	t.LastSeen, t.Score, t.turn = e.now, o.Score, e.turn
 	if o.Score < 1 {
 		t.holds = false
 		return
@@ -237,24 +238,4 @@ func (w *watcher) hidden(t *tracked) bool {
 		}
 	}
 	return false
-}
-
-// rebase goes on after the clock was set back: nothing lies in the future.
-func (e *Engine) rebase(now time.Time) {
-	for _, w := range e.watchers {
-		for _, t := range w.order {
-			for _, at := range []*time.Time{&t.Since, &t.Fired, &t.LastSeen, &t.LastTrue, &t.ended} {
-				if at.After(now) {
-					*at = now
-				}
-			}
-			t.comebacks = nil
-		}
-		for i := range w.seenAt {
-			w.seenAt[i] = now
-		}
-	}
-	e.resumed = now
-	e.published = time.Time{}
-	e.events, e.history = eventLog{}, newHistory(e.watchers)
 }

@@ -36,6 +36,7 @@ type findingState struct {
 type incidentState struct {
 	Incident
 	LastSince time.Time `json:"last_since"`
+	Told      time.Time `json:"told,omitzero"`
 }
 
 // Save returns what must survive a restart: findings, incidents, what happened
@@ -69,7 +70,7 @@ func (e *Engine) Save() ([]byte, error) {
 		s.Detectors[w.rule.ID] = raw
 	}
 	for _, in := range e.incidents.all {
-		s.Incidents = append(s.Incidents, incidentState{in.Incident, in.lastSince})
+		s.Incidents = append(s.Incidents, incidentState{in.Incident, in.lastSince, in.told})
 	}
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -129,7 +130,7 @@ func (e *Engine) restoreIncidents(states []incidentState) {
 	e.incidents = incidents{}
 	for _, s := range states {
 		if len(s.Members) > 0 {
-			e.incidents.all = append(e.incidents.all, &incident{Incident: s.Incident, lastSince: s.LastSince})
+			e.incidents.all = append(e.incidents.all, &incident{Incident: s.Incident, lastSince: s.LastSince, told: s.Told})
 		}
 	}
 }

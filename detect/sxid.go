@@ -126,6 +126,13 @@ func (e *switchErrors) say(fatal bool) Evidence {
 	}
 }
 
+// Shift moves the errors of the last day.
+func (d *SXid) Shift(by time.Duration) {
+	for i := range d.errors {
+		shift(by, &d.errors[i].First, &d.errors[i].Last)
+	}
+}
+
 type sxidState struct {
 	Version int             `json:"version"`
 	Errors  [2]switchErrors `json:"errors"`

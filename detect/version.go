@@ -32,6 +32,7 @@ type Version struct {
 	components map[string]*component // by the name of the component, or vbios/UUID
 	order      []string              // of components, as first seen
 	counts     map[string]uint64     // replaced, never changed
+	turn       uint64                // of snapshots: two may be of the same time
 }
 
 // component is one thing with a version.
@@ -44,7 +45,7 @@ type component struct {
 	subject Subject
 	cause   string
 	gpu     *collector.GPU // of this snapshot, for firmware
-	seen    time.Time      // in this snapshot
+	turn    uint64         // of the snapshot that told it last
 	from    string         // if it changed in this snapshot, what it was
 	with    []string       // components that came with it
 }
@@ -74,6 +75,7 @@ func (d *Version) VersionChanges() map[string]uint64 { return d.counts }
 // version that is not told is not judged.
 func (d *Version) Observe(s *collector.Snapshot, report func(Observation)) {
 	changed := false
+	d.turn++
 	for i := range s.Node.Versions {
 		v := &s.Node.Versions[i]
 		// A component that this release does not know shares one cause with all
@@ -89,11 +91,11 @@ func (d *Version) Observe(s *collector.Snapshot, report func(Observation)) {
 		changed = d.compareFirmware(s, g) || changed
 	}
 	if changed {
-		d.follow()
+		d.follow(s.Time)
 		d.count()
 	}
 	for _, name := range d.order {
-		if c := d.components[name]; c.seen.Equal(s.Time) {
+		if c := d.components[name]; c.turn == d.turn {
 			report(d.describe(c, name, s.Time))
 		}
 	}
@@ -124,7 +126,7 @@ func (d *Version) compare(s *collector.Snapshot, name, value string, of Subject,
 		d.components[name] = c
 		d.order = append(d.order, name)
 	}
-	c.subject, c.cause, c.gpu, c.seen, c.from, c.with = of, cause, g, s.Time, "", nil
+	c.subject, c.cause, c.gpu, c.turn, c.from, c.with = of, cause, g, d.turn, "", nil
 	if c.Value == value {
 		return false
 	}
@@ -137,15 +139,15 @@ func (d *Version) compare(s *collector.Snapshot, name, value string, of Subject,
 
 // follow joins what a new driver brings along to the driver's change: one upgrade
 // is one finding.
-func (d *Version) follow() {
+func (d *Version) follow(now time.Time) {
 	driver := d.components["driver"]
-	if driver == nil || driver.from == "" {
+	if driver == nil || driver.turn != d.turn || driver.from == "" {
 		return
 	}
 	for _, name := range []string{"cuda", "nvml"} {
-		if c := d.components[name]; c != nil && c.from != "" && c.seen.Equal(driver.seen) {
+		if c := d.components[name]; c != nil && c.from != "" && c.turn == driver.turn {
 			driver.with = append(driver.with, fmt.Sprintf("%s %s → %s", name, c.from, c.Value))
-			c.Since, c.from = c.seen, ""
+			c.Since, c.from = now, ""
 		}
 	}
 }

@@ -58,9 +58,6 @@ func (d *Xid) Rule() *rules.Rule { return rules.Get(rules.IDXid) }
 
 // Observe takes up the snapshot's Xid events and counts.
 func (d *Xid) Observe(s *collector.Snapshot, report func(Observation)) {
-	if s.Time.Before(d.now) {
-		clear(d.known) // the clock was set back
-	}
 	d.now = s.Time
 	for i := range s.Events {
 		if ev := &s.Events[i]; ev.Kind == collector.XidEvent {
@@ -96,12 +93,15 @@ func (d *Xid) Observe(s *collector.Snapshot, report func(Observation)) {
 // fell takes up one error.
 func (d *Xid) fell(ev *collector.Event) {
 	uuid, code, at := ev.UUID, ev.Code, ev.Time
-	if at.IsZero() || at.After(d.now) {
+	if at.IsZero() {
 		at = d.now
 	}
 	k := seenXid{uuid, code}
 	if _, ok := d.known[k]; ok || len(d.known) < maxFaults*maxFaultyGPUs {
 		d.known[k] = later(d.known[k], at)
+	}
+	if at.After(d.now) {
+		at = d.now
 	}
 	if d.now.Sub(at) > d.cfg.MaxAge {
 		return

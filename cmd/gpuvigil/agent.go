@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -72,11 +73,16 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 		return err
 	}
 	defer closeAll(listeners)
-	st, err := store.Open(filepath.Join(dir, "state.db"), 3*time.Second, p.log)
+	st, err := store.Open(filepath.Join(dir, stateFile(demo)), 3*time.Second, p.log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	if demo != nil {
+		if err := forget(st); err != nil { // its past is made up anew
+			return err
+		}
+	}
 	socket, err := server.ListenSocket(ctx, filepath.Join(dir, socketName))
 	if err != nil {
 		return err
@@ -96,7 +102,8 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 	}
 	a.pipeline.Store(first)
 	srv := server.New(a.serverConfig(webConfig))
-	p.log.Info("Starting gpuvigil", "version", version.Info(), "node", cfg.Node, "state", dir)
+	p.log.Info("Starting gpuvigil", "version", version.Info(), "node", cfg.Node, "state", dir, "simulated", demo != nil)
+	defer p.log.Info("Stopped.")
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.pipelines(ctx, first, hup) })
@@ -132,8 +139,17 @@ func (f *agentFlags) load(host func() (string, error)) (*config.Config, error) {
 	if f.library != "" {
 		cfg.NVML.LibraryPath = f.library
 	}
+	// The child has another working directory.
+	if strings.Contains(cfg.NVML.LibraryPath, "/") {
+		if cfg.NVML.LibraryPath, err = filepath.Abs(cfg.NVML.LibraryPath); err != nil {
+			return nil, fmt.Errorf("find the NVML library: %w", err)
+		}
+	}
 	if f.procfs != "" {
 		cfg.Host.ProcFS = f.procfs
+	}
+	if cfg.Host.ProcFS, err = filepath.Abs(cfg.Host.ProcFS); err != nil {
+		return nil, fmt.Errorf("find procfs: %w", err)
 	}
 	if f.node != "" {
 		cfg.Node = f.node
@@ -279,14 +295,29 @@ func listen(flags *web.FlagConfig) ([]net.Listener, error) {
 	}
 	var listeners []net.Listener
 	for _, address := range *flags.WebListenAddresses {
-		l, err := net.Listen("tcp", address)
+		l, err := listenTCP(address)
 		if err != nil {
 			closeAll(listeners)
-			return nil, fmt.Errorf("listen: %w: free the port, or choose another with --web.listen-address", err)
+			return nil, err
 		}
 		listeners = append(listeners, l)
 	}
 	return listeners, nil
+}
+
+func listenTCP(address string) (net.Listener, error) {
+	const form = "give --web.listen-address as [HOST]:PORT, :9836 for all addresses"
+	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+		return nil, fmt.Errorf("listen on %q: %s", address, form)
+	}
+	l, err := net.Listen("tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%w: free the port, or choose another with --web.listen-address", err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s", err, form)
+	}
+	return l, nil
 }
 
 func closeAll(listeners []net.Listener) {

@@ -104,7 +104,7 @@ func TestHealth(t *testing.T) {
 		"no GPU":  {func(s *collector.Snapshot, _ *detect.View) { s.GPUs, s.Sources = nil, nil }, nil, 0, "OK  no GPU was ever seen here\n"},
 		"text of others": {func(s *collector.Snapshot, _ *detect.View) {
 			s.Sources[0].Err = "a\nb\x1b[2J"
-		}, nil, 2, "UNKNOWN  source nvml does not see: a�b�[2J\n"},
+		}, nil, 2, "UNKNOWN  source nvml does not see: a b [2J\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errs := gpuvigil(t, append([]string{"health", "--state.dir=" + fakeAgent(t, c.change)}, c.args...)...)

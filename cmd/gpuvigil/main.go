@@ -47,6 +47,7 @@ func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	app := kingpin.New("gpuvigil", "Monitoring and anomaly detection for GPU-backed AI workloads.")
 	app.HelpFlag.Short('h')
+	app.Version(version.Print("gpuvigil"))
 	app.UsageWriter(stderr).ErrorWriter(stderr)
 	terminated := false
 	app.Terminate(func(int) { terminated = true }) // --help prints and ends
@@ -66,7 +67,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "gpuvigil: %v. Try gpuvigil help.\n", err)
-		return 2
+		return int(exitUnknown) // and not 1 or 2: nobody is woken by a mistyped status
 	}
 	err = commands[name](ctx, &program{out: stdout, errs: stderr, log: promslog.New(logConfig)})
 	var code exitCode

@@ -80,7 +80,7 @@ func TestSecretsStopTheStartAndAreNotShown(t *testing.T) {
 	f("webhook_url_file: "+badURL, "not")
 	f("channel: C1, token_file: "+filepath.Join(dir, "absent"), "no such file")
 	f("channel: C1, token_file: "+empty, "empty")
-	f("channel: C1, token_file: "+dir, "directory")
+	f("channel: C1, token_file: "+dir, "not a regular file")
 	f("channel: C1, token_env: GPUVIGIL_TEST_UNSET", "GPUVIGIL_TEST_UNSET")
 }
 
@@ -131,8 +131,14 @@ func TestNoAgentIsUnknown(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	if code, _, errs := gpuvigil(t, "no-such-command"); code != 2 || !strings.Contains(errs, "gpuvigil help") {
-		t.Errorf("unknown command: exit %d, %q", code, errs)
+	// 1 and 2 would be a ticket and a page to a script that asks for the status.
+	for _, args := range [][]string{{"no-such-command"}, {"status", "--bogus"}, {"why", "0", "1"}} {
+		if code, _, errs := gpuvigil(t, args...); code != 3 || !strings.Contains(errs, "gpuvigil help") {
+			t.Errorf("%v: exit %d, %q, want 3 and where to read on", args, code, errs)
+		}
+	}
+	if code, _, errs := gpuvigil(t, "--version"); code != 0 || !strings.Contains(errs, "gpuvigil") {
+		t.Errorf("--version: exit %d, %q", code, errs)
 	}
 	if code, _, errs := gpuvigil(t, "--help"); code != 0 || !strings.Contains(errs, "doctor") || strings.Contains(errs, "nvml-child") {
 		t.Errorf("--help: exit %d, %q", code, errs)

@@ -36,6 +36,24 @@ func stored(st *store.Store) (state []byte, known *collector.Known, err error) {
 	return state, known, nil
 }
 
+// forget empties the state file.
+func forget(st *store.Store) error {
+	return st.Update(func(tx *store.Tx) error {
+		var errs []error
+		for _, bucket := range []string{store.Engine, store.Outbox} {
+			var keys []string
+			tx.Range(bucket, "", func(k string, _ []byte) bool {
+				keys = append(keys, k)
+				return true
+			})
+			for _, k := range keys {
+				errs = append(errs, tx.Delete(bucket, k))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
 // recorder writes the agent's state in a goroutine of its own: a disk that hangs
 // must not stop sampling, detecting and telling. The newest state wins.
 type recorder struct {

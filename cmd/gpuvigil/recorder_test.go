@@ -60,3 +60,20 @@ func TestRecorderKeepsWhatCouldNotBeWritten(t *testing.T) {
 		t.Errorf("after a second failure it holds %q and %q, want the newest of each", r.state, r.known)
 	}
 }
+
+func TestADemoForgetsTheOneBefore(t *testing.T) {
+	r, st := testRecorder(t)
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.record([]byte("old"), []byte("{}"))
+	r.write()
+	if err := forget(st); err != nil {
+		t.Fatal(err)
+	}
+	if state, known, err := stored(st); state != nil || known != nil || err != nil {
+		t.Errorf("after forgetting there is %q, %+v, %v", state, known, err)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -30,20 +29,12 @@ func secret(file, env string) func() (string, error) {
 		}
 	}
 	return func() (string, error) {
-		f, err := os.Open(file)
+		content, err := config.ReadFile(file, maxSecretBytes)
 		if err != nil {
-			return "", fmt.Errorf("%w: make the file readable for this user", err)
-		}
-		defer f.Close()
-		content, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
-		if err != nil {
-			return "", err
+			return "", fmt.Errorf("%w: name a file that this user can read", err)
 		}
 		v := strings.TrimSpace(string(content))
-		switch {
-		case len(content) > maxSecretBytes:
-			return "", fmt.Errorf("%s is larger than %d bytes: is it the right file?", file, maxSecretBytes)
-		case v == "":
+		if v == "" {
 			return "", fmt.Errorf("%s is empty", file)
 		}
 		return v, nil

@@ -11,6 +11,15 @@ import (
 // socketName is where a running agent answers the commands that ask it.
 const socketName = "agent.sock"
 
+// stateFile is the name of the state file. A demo keeps its own: what is made up
+// must not mix with what was seen.
+func stateFile(d *demo) string {
+	if d != nil {
+		return "demo.db"
+	}
+	return "state.db"
+}
+
 // addStateDir adds the flag that says where the agent keeps its state and socket.
 func addStateDir(cmd *kingpin.CmdClause) *string {
 	return cmd.Flag("state.dir", "Directory of the agent's state and socket. Default: $STATE_DIRECTORY, else $XDG_STATE_HOME/gpuvigil, else ~/.local/state/gpuvigil.").String()

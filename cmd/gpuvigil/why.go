@@ -64,6 +64,9 @@ func (a *answer) find(text string) (subject, error) {
 		}
 	}
 	owners := a.owners()
+	if i := slices.IndexFunc(owners, func(o string) bool { _, id, _ := strings.Cut(o, ":"); return id == text }); i >= 0 {
+		text = owners[i] // its kind was left out
+	}
 	if slices.Contains(owners, text) {
 		return subject{name: text, facts: a.ownerFacts(text), findings: a.about(func(f server.Finding) bool { return f.Owner.String() == text })}, nil
 	}
@@ -87,18 +90,29 @@ func (a *answer) about(match func(server.Finding) bool) []server.Finding {
 	return out
 }
 
-// gpu finds a GPU by its index, NODE/INDEX, uuid or gpu:… of these.
+// gpu finds a GPU by its index, NODE/INDEX, uuid or gpu:… of these. A uuid may be
+// cut short as long as it is the only one that begins so.
 func (a *answer) gpu(text string) *server.GPU {
 	text = strings.TrimPrefix(text, "gpu:")
 	text = strings.TrimPrefix(text, a.snapshot.Node.Name+"/")
 	index, err := strconv.Atoi(text)
+	var begins []*server.GPU
 	for i := range a.snapshot.GPUs {
-		if g := &a.snapshot.GPUs[i]; g.UUID == text || err == nil && g.Index == index {
+		g := &a.snapshot.GPUs[i]
+		if strings.EqualFold(g.UUID, text) || err == nil && g.Index == index {
 			return g
 		}
+		if len(text) >= minUUID && strings.HasPrefix(strings.ToLower(g.UUID), strings.ToLower(text)) {
+			begins = append(begins, g)
+		}
+	}
+	if len(begins) == 1 {
+		return begins[0]
 	}
 	return nil
 }
+
+const minUUID = len("GPU-1234")
 
 // owners lists whoever holds or uses a GPU, as kind:id.
 func (a *answer) owners() []string {
@@ -205,11 +219,19 @@ func (a *answer) printFinding(w io.Writer, f server.Finding) {
 		fmt.Fprintf(w, "expected\t%s\n", printable(f.Evidence.Expected))
 	}
 	for _, e := range f.Before {
-		fmt.Fprintf(w, "before\t%s  %s\n", e.Time.Local().Format("15:04:05"), printable(eventText(e)))
+		fmt.Fprintf(w, "before\t%s  %s\n", e.Time.Local().Format("15:04:05"), printable(a.named(eventText(e))))
 	}
 	if f.Before == nil {
 		fmt.Fprintf(w, "before\tnothing changed in the ten minutes before\n")
 	}
 	fmt.Fprintf(w, "means\t%s\n", printable(f.Meaning))
 	fmt.Fprintf(w, "do\t%s\n", printable(f.Action))
+}
+
+// named puts the GPUs' names in the place of their uuids.
+func (a *answer) named(text string) string {
+	for _, g := range a.snapshot.GPUs {
+		text = strings.ReplaceAll(text, g.UUID, fmt.Sprintf("GPU %d", g.Index))
+	}
+	return text
 }

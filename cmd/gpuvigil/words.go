@@ -6,23 +6,19 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode"
 
 	"gpuvigil/collector"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
+	"gpuvigil/internal/text"
 )
+
+// maxWords is more than any name or sentence that is printed needs.
+const maxWords = 1000
 
 // printable makes text that others wrote fit for a terminal: no control
 // characters, which could move the cursor or change what was printed before.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '�'
-	}, s)
-}
+func printable(s string) string { return text.Clean(s, maxWords) }
 
 // since tells a time and how long ago it was.
 func since(t, now time.Time) string {
@@ -122,9 +118,9 @@ func eventText(e collector.Event) string {
 	case collector.VersionEvent:
 		return fmt.Sprintf("%s changed from %s to %s", e.Component, e.From, e.To)
 	case collector.GPUAppeared:
-		return "GPU " + e.UUID + " appeared"
+		return e.UUID + " appeared"
 	case collector.GPUGone:
-		return "GPU " + e.UUID + " is gone"
+		return e.UUID + " is gone"
 	case collector.OwnerEvent:
 		return fmt.Sprintf("owner of %s changed from %s to %s", e.UUID, e.From, e.To)
 	}

@@ -178,7 +178,7 @@ func lastly(at, since, now time.Time) time.Time {
 	switch {
 	case at.After(now), at.IsZero():
 		return now
-	case at.Before(since):
+	case at.Before(since) && !since.After(now): // else the clock was set back
 		return since
 	}
 	return at

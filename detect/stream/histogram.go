@@ -81,6 +81,13 @@ func (h *Histogram) Above(x float64) float64 {
 	return min(sum/h.total, 1)
 }
 
+// Shift moves the histogram's memory with the clock that values are dated by.
+func (h *Histogram) Shift(by time.Duration) {
+	if !h.halved.IsZero() {
+		h.halved = h.halved.Add(by)
+	}
+}
+
 func (h *Histogram) forget(at time.Time) {
 	switch age := at.Sub(h.halved); {
 	case h.halved.IsZero() || age < 0:

@@ -16,8 +16,9 @@ import (
 // and 1 it is the share of time in which something was true.
 //
 // A sample stands for the time since the one before it. Time that no sample
-// covers, because it is longer than the gap, counts neither way. A step back in
-// time empties the window.
+// covers, because it is longer than the gap, counts neither way. A sample that is a
+// little older than the last is ignored; one that is older by more than the gap
+// begins another time, and empties the window.
 type Mean struct {
 	step   time.Duration // of one slot
 	gap    time.Duration
@@ -43,7 +44,7 @@ func (m *Mean) Add(at time.Time, x float64) {
 	switch {
 	case m.last.IsZero():
 		dt = 0
-	case dt == 0:
+	case dt <= 0 && dt >= -m.gap:
 		return
 	case dt < 0:
 		m.Reset()
@@ -79,6 +80,21 @@ func (m *Mean) Over(now time.Time, d time.Duration) (mean float64, covered time.
 		return math.NaN(), 0
 	}
 	return sum / seconds, min(time.Duration(seconds*float64(time.Second)), d)
+}
+
+// Shift moves the window with the clock that samples are dated by, to the precision
+// of a step.
+func (m *Mean) Shift(by time.Duration) {
+	if m.last.IsZero() {
+		return
+	}
+	m.last = m.last.Add(by)
+	newest, n := m.number(m.last), int64(len(m.slots))
+	moved := make([]slot, n)
+	for back := range min(n, newest+1, m.newest+1) {
+		moved[(newest-back)%n] = m.slots[(m.newest-back)%n]
+	}
+	m.newest, m.slots = newest, moved
 }
 
 // Reset empties the window.

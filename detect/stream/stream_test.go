@@ -189,3 +189,43 @@ func FuzzMean(f *testing.F) {
 		}
 	})
 }
+
+// The clock may be set: what a window holds stays as old as it was.
+func TestShift(t *testing.T) {
+	for _, by := range []time.Duration{-30 * 24 * time.Hour, -61 * time.Second, 7 * time.Second, 90 * time.Minute, 365 * 24 * time.Hour} {
+		moved, still := NewMean(10*time.Minute, 60, time.Minute), NewMean(10*time.Minute, 60, time.Minute)
+		moved.Shift(by) // of an empty one
+		now := time.Unix(1772000000, 0)
+		for i := range 1500 {
+			now = now.Add(time.Second)
+			x := float64(i / 600)
+			still.Add(now, x)
+			if i < 800 {
+				moved.Add(now, x)
+				continue
+			}
+			if i == 800 {
+				moved.Shift(by)
+			}
+			moved.Add(now.Add(by), x)
+			want, wantCovered := still.Over(now, 7*time.Minute)
+			got, covered := moved.Over(now.Add(by), 7*time.Minute)
+			if math.Abs(got-want) > 0.06 || (covered-wantCovered).Abs() > 11*time.Second {
+				t.Fatalf("moved by %v, second %d: mean %.3f over %v, want %.3f over %v", by, i, got, covered, want, wantCovered)
+			}
+		}
+		// A sample that is a little older than the last costs nothing.
+		before, _ := moved.Over(now.Add(by), 7*time.Minute)
+		moved.Add(now.Add(by-3*time.Second), 1e6)
+		if after, covered := moved.Over(now.Add(by), 7*time.Minute); after != before || covered < 6*time.Minute {
+			t.Errorf("a sample three seconds older than the last left %.3f over %v, want %.3f as before", after, covered, before)
+		}
+	}
+	h := NewHistogram(time.Hour)
+	h.Add(time.Unix(1772000000, 0), 1, 100)
+	h.Shift(400 * 24 * time.Hour)
+	h.Add(time.Unix(1772000000, 0).Add(400*24*time.Hour+time.Minute), 1, 100)
+	if h.Weight() != 200 {
+		t.Errorf("a clock that was set made the histogram forget: %v s, want 200", h.Weight())
+	}
+}

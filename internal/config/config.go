@@ -4,15 +4,21 @@
 package config
 
 import (
+	"bytes"
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
 
@@ -167,16 +173,42 @@ func Load(file string) (*Config, error) {
 	if file == "" {
 		return c, c.check("configuration")
 	}
-	source, err := os.ReadFile(file)
+	source, err := ReadFile(file, maxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w: give an existing file with --config.file, or leave the flag out for the defaults", err)
 	}
 	return Parse(filepath.Base(file), source)
 }
 
+// maxConfig is more than a configuration needs: a thousand targets take 100 KiB.
+const maxConfig = 1 << 20
+
+// ReadFile reads a regular file of at most limit bytes. What is no regular file is
+// not opened: a pipe would keep the reader waiting, a device would never end.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(content)) > limit {
+		err = fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return content, err
+}
+
 // Parse reads a configuration from memory; file is its name in errors.
 func Parse(file string, source []byte) (*Config, error) {
 	c := Default()
+	source = bytes.TrimPrefix(source, []byte("\xef\xbb\xbf")) // some editors begin files with a byte order mark
 	if errs := decode(file, source, c); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -218,9 +250,17 @@ func (c *Config) check(file string) error {
 	atLeast("detect.idle_after_training", c.Detect.IdleAfterTraining, time.Minute)
 	atLeast("detect.idle_after_notebook", c.Detect.IdleAfterNotebook, time.Minute)
 
+	for key, name := range map[string]string{"node": c.Node, "cluster": c.Cluster} {
+		if !plainName(name) {
+			fail(key, "found control characters or more than %d letters, allowed: a plain name", maxName)
+		}
+	}
 	for i, t := range c.Inference.Targets {
 		key := fmt.Sprintf("inference.targets[%d]", i)
 		checkURL(t.URL, key+".url", true, fail)
+		checkTarget(t.URL, key+".url", fail)
+		checkSecretFile(t.BearerTokenFile, key+".bearer_token_file", fail)
+		checkSecretEnv(t.BearerTokenEnv, key+".bearer_token_env", fail)
 		if !slices.Contains([]string{"auto", "vllm"}, t.Engine) {
 			fail(key+".engine", "found %q, allowed: auto, vllm", clean(t.Engine))
 		}
@@ -270,7 +310,49 @@ func (c *Config) checkSlack(fail func(key, format string, args ...any)) {
 			fail(key+".channel", "must be given with a bot token, and only then: a webhook has its channel built in")
 		}
 		checkURL(s.APIURL, key+".api_url", false, fail)
+		checkSecretFile(s.TokenFile, key+".token_file", fail)
+		checkSecretFile(s.WebhookFile, key+".webhook_url_file", fail)
+		checkSecretEnv(s.TokenEnv, key+".token_env", fail)
+		checkSecretEnv(s.WebhookEnv, key+".webhook_url_env", fail)
 	}
+}
+
+// checkSecretFile refuses a secret that stands where the name of its file should:
+// errors about files show their names.
+func checkSecretFile(value, key string, fail func(key, format string, args ...any)) {
+	if maySecret(value) {
+		fail(key, "holds what looks like the secret itself (not shown), allowed: the name of a file that holds it")
+	}
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func checkSecretEnv(value, key string, fail func(key, format string, args ...any)) {
+	if value != "" && (maySecret(value) || !envName.MatchString(value)) {
+		fail(key, "is not the name of an environment variable (not shown, it may be the secret itself)")
+	}
+}
+
+// checkTarget refuses what a target may never be: a holder of secrets, or the
+// cloud's metadata service.
+func checkTarget(value, key string, fail func(key, format string, args ...any)) {
+	u, err := url.Parse(value)
+	if err != nil {
+		return // said already
+	}
+	if u.User != nil {
+		fail(key, "holds a user or password (not shown), allowed: a URL without; a token comes from bearer_token_file or bearer_token_env")
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && (ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast()) {
+		fail(key, "found a link-local address, allowed: any other: it could be the cloud's metadata service")
+	}
+}
+
+// maxName is what a host name may have (RFC 1035, 2.3.4).
+const maxName = 253
+
+func plainName(s string) bool {
+	return len(s) <= maxName && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 func ruleIDs() []string {

@@ -1,11 +1,13 @@
 package config
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -115,6 +117,13 @@ func TestMistakesAreNamed(t *testing.T) {
 	f("alerting:\n  slack:\n  - name: a\n    api_url: \"http://u:hunter2%zz@h\"\n    webhook_url_env: X\n", "api_url: is not a URL")
 	f("node: [xoxb-hunter2\n", "not valid YAML")
 	f("alerting: xoxb-hunter2\n", "may be secret")
+	for _, key := range []string{"token_file: xoxb-hunter2", "webhook_url_file: https://hooks.example/hunter2", "token_env: xoxb-hunter2", "webhook_url_env: hunter2/hunter2"} {
+		f("alerting:\n  slack:\n  - {name: a, channel: C1, "+key+"}\n", "not shown")
+	}
+	f("alerting:\n  slack:\n  - {name: a, token_env: T, channel: C, min_severity: xoxb-hunter2}\n", "min_severity", "may be secret")
+	f("inference:\n  targets:\n  - url: http://u:hunter2@h/metrics\n", "holds a user or password")
+	f("inference:\n  targets:\n  - url: http://169.254.169.254/latest\n", "link-local")
+	f("node: \"a\\nb\"\n", "node: found control characters")
 	// Slack.
 	f("alerting:\n  slack:\n  - channel: C1\n    token_env: T\n", "alerting.slack[0].name: is missing")
 	f("alerting:\n  slack:\n  - name: a\n", "found 0 of token_file")
@@ -177,6 +186,29 @@ func TestLoad(t *testing.T) {
 	}
 	if _, err := Load(""); err != nil {
 		t.Errorf("no file is not accepted: %v", err)
+	}
+}
+
+// Devices never end and pipes never begin: neither may be read.
+func TestWhatIsNoFileIsNotRead(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	large := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(large, bytes.Repeat([]byte("#"), maxConfig+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, says := range map[string]string{"/dev/zero": "not a regular file", pipe: "not a regular file", t.TempDir(): "not a regular file", large: "larger than"} {
+		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: error %v, want one that says %q", path, err, says)
+		}
+	}
+}
+
+func TestByteOrderMark(t *testing.T) {
+	if c, err := Parse("f", []byte("\xef\xbb\xbfnode: a\n")); err != nil || c.Node != "a" {
+		t.Errorf("a file that begins with a byte order mark: %+v, %v", c, err)
 	}
 }
 

@@ -203,7 +203,11 @@ func (d *decoder) text(n ast.Node, v reflect.Value, path string) {
 		d.fail(n, path, "found %s, allowed: one value", describe(n))
 		return
 	}
-	if err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(s)); err != nil {
+	err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(s))
+	switch {
+	case err != nil && clean(s) != s:
+		d.fail(n, path, "found %s, which does not fit here", clean(s)) // the error would quote it
+	case err != nil:
 		d.fail(n, path, "%v", err)
 	}
 }
@@ -286,15 +290,18 @@ func describe(n ast.Node) string {
 // clean shortens what is quoted back, and does not quote what looks like a
 // secret in the wrong place.
 func clean(s string) string {
-	for _, mark := range []string{"xox", "xapp-", "://", "Bearer "} {
-		if strings.Contains(s, mark) {
-			return "[a value that may be secret]"
-		}
+	if maySecret(s) {
+		return "[a value that may be secret]"
 	}
 	if r := []rune(s); len(r) > 40 {
 		return string(r[:40]) + "…"
 	}
 	return s
+}
+
+// maySecret reports whether a value looks like a token or a URL, which may hold one.
+func maySecret(s string) bool {
+	return slices.ContainsFunc([]string{"xox", "xapp-", "://", "Bearer "}, func(mark string) bool { return strings.Contains(s, mark) })
 }
 
 func join(path, key string) string {
