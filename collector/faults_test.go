@@ -287,3 +287,28 @@ func TestPartsKeepTheirEvents(t *testing.T) {
 		t.Errorf("counts are %+v, want one", s.GPUs[0].Xids)
 	}
 }
+
+// An error that waits while the clock is set is neither lost nor told twice.
+func TestErrorsMoveWithTheClock(t *testing.T) {
+	for _, by := range []time.Duration{-6 * time.Hour, 6 * time.Hour} {
+		w := newWatch(t)
+		w.run(1)
+		fell := w.at
+		w.logged("0000:3b:00.0", 31, 0, "")
+		w.kernel = append(w.kernel, Event{Time: w.at, Kind: SXidEvent, PCI: "0000:a9:00.0", Code: 20034, Source: "kernel"})
+		w.run(1)
+		before := w.last.SXids
+		w.at = w.at.Add(by)
+		w.c.clock.last = w.c.clock.last.Add(by) // as after a step, of which the sampler knows
+		w.c.gpus.shift(by)
+		w.c.faults.shift(by)
+		w.told(31, 0)
+		w.run(20)
+		if len(w.events) != 2 || !w.events[1].Time.Equal(fell.Add(by)) || w.events[1].Source != "kernel+nvml" {
+			t.Errorf("a clock that was set by %v: told %+v, want the one error of both sources, by the new clock", by, w.events)
+		}
+		if x := w.last.SXids[0].Last; !x.Equal(fell.Add(by)) || !before[0].Last.Equal(fell) {
+			t.Errorf("a clock that was set by %v: the switch's error was last at %s, and in the snapshot before at %s", by, x, before[0].Last)
+		}
+	}
+}

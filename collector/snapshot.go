@@ -72,6 +72,10 @@ type GPU struct {
 	Readings
 }
 
+// Answers reports whether the driver answers for the GPU and its calls return: else
+// its readings are those of an earlier time, until they are left out.
+func (g *GPU) Answers() bool { return g.Present && !g.Hung }
+
 // Instance is one MIG instance. UUID is its GPU's.
 type Instance struct {
 	GPU     int

@@ -93,7 +93,7 @@ func (d *Idle) Observe(s *collector.Snapshot, report func(Observation)) {
 	d.list(s)
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		if !g.Present || !g.Has(metric.Utilization) {
+		if !g.Answers() || !g.Has(metric.Utilization) {
 			continue
 		}
 		st := d.state(g)

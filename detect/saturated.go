@@ -108,7 +108,7 @@ func (d *Saturated) full(covered time.Duration) bool {
 
 // track takes up a GPU's utilization; nil if it does not tell any.
 func (d *Saturated) track(g *collector.GPU) *busyState {
-	if !g.Present || !g.Has(metric.Utilization) {
+	if !g.Answers() || !g.Has(metric.Utilization) {
 		return nil
 	}
 	b := d.gpus[g.UUID]

@@ -60,3 +60,16 @@ func TestOldSwitchErrorsAreHistory(t *testing.T) {
 	x.run(5 * time.Second)
 	x.silent("an error of an hour ago, as the kernel log still has it when an agent starts")
 }
+
+func TestSwitchErrorsMoveWithTheClock(t *testing.T) {
+	d := NewSXid(SXidConfig{})
+	s := &collector.Snapshot{Time: day, Node: collector.Node{Name: "n1"}, Events: []collector.Event{{Time: day, Kind: collector.SXidEvent, PCI: "0000:a9:00.0", Code: 20034, Fatal: true}}}
+	d.Observe(s, func(Observation) {})
+	d.Shift(-48 * time.Hour)
+	s.Time, s.Events[0].Time = day.Add(-48*time.Hour+time.Minute), day.Add(-48*time.Hour+time.Minute)
+	var seen string
+	d.Observe(s, func(o Observation) { seen = o.Evidence.Seen })
+	if !strings.Contains(seen, "2 errors since 00:00:00 UTC") {
+		t.Errorf("after the clock was set back: %s", seen)
+	}
+}

@@ -75,7 +75,7 @@ func (d *Xid) Observe(s *collector.Snapshot, report func(Observation)) {
 	}
 	answering := 0
 	for i := range s.GPUs {
-		if s.GPUs[i].Present {
+		if s.GPUs[i].Answers() {
 			answering++
 		}
 	}
@@ -141,7 +141,7 @@ func (d *Xid) settle(s *collector.Snapshot, uuid string, g *faulty) {
 	if now != nil {
 		g.gpu = now
 	}
-	switch answers := now != nil && now.Present; {
+	switch answers := now != nil && now.Answers(); {
 	case answers && g.Absent:
 		g.Lost, g.Absent = false, false
 	case !answers && g.Lost && len(s.GPUs) > 0:

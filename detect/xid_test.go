@@ -369,3 +369,34 @@ func TestNVLinkErrorSaysWhichLink(t *testing.T) {
 		t.Errorf("%s, %s", f.Severity, f.Evidence.Why)
 	}
 }
+
+// A GPU whose driver calls do not return has not come back.
+func TestHungGPUDoesNotAnswer(t *testing.T) {
+	x := newXidStage(t)
+	x.also = func(s *collector.Snapshot) { hold(s, job, "python3", 0, 118) }
+	x.run(25 * time.Minute)
+	x.fires(rules.IDIdleGPU)
+	frozen := x.now
+	x.also = func(s *collector.Snapshot) {
+		g := hold(s, job, "python3", 0, 118)
+		g.Hung = true
+		for tier := range metric.Tiers {
+			g.Stamp(tier, frozen)
+		}
+	}
+	x.falls(79, "")
+	x.run(2 * time.Hour)
+	if f := x.fires(rules.IDXid); !strings.HasSuffix(f.Evidence.Seen, "; 1 of 2 GPUs answer") {
+		t.Errorf("seen %q, want that one of two GPUs answers", f.Evidence.Seen)
+	}
+	for _, f := range x.e.View().Findings {
+		if f.Rule == rules.IDIdleGPU && f.State == Pending {
+			t.Errorf("what a hung GPU said last is judged for %s", f.LastSeen.Sub(frozen))
+		}
+	}
+	x.also = nil
+	x.run(16 * time.Minute)
+	if f := x.finding(rules.IDXid, "gpu:GPU-0"); f.State != Resolved {
+		t.Errorf("a quarter of an hour after its calls return the finding is %s", f.State)
+	}
+}

@@ -176,6 +176,17 @@ func TestRecordsAreDatedByWhenTheyCame(t *testing.T) {
 	}
 }
 
+func TestRecordsAfterTheClockWasSetBack(t *testing.T) {
+	s := newStand(t)
+	s.write("kmsg", "6,1,1,-;first\n")
+	s.sample()
+	s.now = s.now.Add(-6 * time.Hour)
+	s.write("kmsg", "4,2,3600500000,-;NVRM: Xid (PCI:0000:3b:00): 31\n")
+	if at := s.after(time.Second).Events[0].Time; !at.Equal(s.now.Add(-500 * time.Millisecond)) {
+		t.Errorf("the record is dated %s, now is %s", at, s.now)
+	}
+}
+
 func TestOverwrittenRecordsAreCounted(t *testing.T) {
 	s := newStand(t)
 	s.write("kmsg", "6,1,1,-;first\n")

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -25,8 +27,21 @@ func HTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 		WriteTimeout:      time.Minute,
 		IdleTimeout:       5 * time.Minute,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog:          stdlog.New(complaints{log}, "", 0),
 	}
+}
+
+// complaints takes what net/http has to say. Most of it is about a client, and any
+// client could fill the log with it.
+type complaints struct{ log *slog.Logger }
+
+func (c complaints) Write(line []byte) (int, error) {
+	level, text := slog.LevelDebug, strings.TrimSuffix(string(line), "\n")
+	if strings.Contains(text, "panic serving") || strings.HasPrefix(text, "http: Accept error") {
+		level = slog.LevelWarn
+	}
+	c.log.Log(context.Background(), level, text)
+	return len(line), nil
 }
 
 // limited adds to every answer what tells browsers to be careful with it.

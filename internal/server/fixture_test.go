@@ -186,13 +186,14 @@ func view(s *collector.Snapshot) *detect.View {
 	}
 }
 
-// lastHour draws a load that comes and goes, with a hole in it and, on GPU 5, an end.
+// lastHour draws a load that comes and goes, with a hole in it, on GPU 5 an end, and
+// on GPU 6 what was before it fell off the bus.
 func lastHour(now time.Time) func(detect.Subject) []detect.History {
 	return func(of detect.Subject) []detect.History {
 		gpu := float64(of.ID[len(of.ID)-1] - '0')
 		util, power := detect.History{Reading: metric.Utilization}, detect.History{Reading: metric.PowerDraw}
 		for m := range 59 {
-			if gpu == 2 && m > 20 && m < 26 {
+			if gpu == 2 && m > 20 && m < 26 || gpu == 6 && m > 53 {
 				continue
 			}
 			at := now.Add(time.Duration(m-59) * time.Minute)

@@ -42,6 +42,11 @@ func clock(t, now time.Time) string {
 	return t.Format("2 Jan 15:04:05")
 }
 
+// minute writes an instant without its seconds, for what is known to the minute.
+func minute(t, now time.Time) string {
+	return strings.TrimSuffix(clock(t.Truncate(time.Minute), now), ":00")
+}
+
 const none = "n/a" // stands for what was not reported
 
 func percent(v float64) string {

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
+	"gpuvigil/collector"
 	"gpuvigil/detect"
 	"gpuvigil/internal/metric"
 )
@@ -13,8 +15,10 @@ const maxCharts = 3
 
 // chart is the last hour of a reading that shows a finding's condition.
 type chart struct {
-	Name, Last string
-	Spark      *spark
+	Name  string
+	Now   string // what it is, n/a if nobody knows
+	Last  string // if so, what it was last, and when
+	Spark *spark
 }
 
 // charts draws the readings that the rule watches, in the rule's order.
@@ -30,11 +34,40 @@ func (l *look) charts(of detect.Subject, watch []*metric.Def) []chart {
 				continue
 			}
 			if s := newSpark(h.Points, l.now, scale(h)); s != nil {
-				drawn = append(drawn, chart{readingName(d), reading(d, h.Points[len(h.Points)-1].Mean), s})
+				c := chart{Name: readingName(d), Now: reading(d, l.current(of, d)), Spark: s}
+				if c.Now == none {
+					last := h.Points[len(h.Points)-1]
+					c.Last = reading(d, last.Mean) + " at " + minute(last.Time, l.now)
+				}
+				drawn = append(drawn, c)
 			}
 		}
 	}
 	return drawn
+}
+
+// current is what the subject's reading is now, or NaN: not what it was when a GPU
+// that is lost since, or a source that says no more, last told.
+func (l *look) current(of detect.Subject, d *metric.Def) float64 {
+	if l.snap == nil || stale(l.snap, l.now) {
+		return math.NaN()
+	}
+	var r collector.Readings
+	switch of.Kind {
+	case "node":
+		r = l.snap.Node.Readings
+	case "gpu":
+		if g := l.snap.GPUByUUID(of.ID); g != nil {
+			r = g.Readings
+		}
+	case "endpoint":
+		for i := range l.snap.Endpoints {
+			if e := &l.snap.Endpoints[i]; e.URL == of.ID {
+				r = e.Readings
+			}
+		}
+	}
+	return r.Value(d)
 }
 
 // scale is the top of the chart: all of a share, else a little above the highest.
@@ -89,5 +122,8 @@ func reading(d *metric.Def, v float64) string {
 			return quantity(v/u.per, u.decimals, u.unit)
 		}
 	}
-	return strconv.FormatFloat(v, 'f', -1, 64)
+	if !finite(v) {
+		return none
+	}
+	return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64)
 }

@@ -17,6 +17,7 @@ import (
 	"gpuvigil/collector"
 	"gpuvigil/detect"
 	"gpuvigil/internal/golden"
+	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
 
@@ -130,6 +131,66 @@ func TestCardSaysWhatToDo(t *testing.T) {
 	}
 	if strings.Count(html, "Meaning ") != 2 {
 		t.Errorf("want the meaning with the page and the ticket, not with what is only worth knowing:\n%s", html)
+	}
+}
+
+// What a reading was is not what it is: nobody knows how hot a lost GPU is.
+func TestChartsTellOldReadingsFromCurrentOnes(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*world)
+		want   []string
+		never  []string
+	}{
+		"a GPU that answers": {func(*world) {}, []string{"utilization 90 %", "power draw 600 W"}, nil},
+		"a lost GPU":         {func(*world) {}, []string{"power draw n/a now, last 572 W at 31 Dec 23:54"}, []string{"power draw 572 W"}},
+		"a GPU that hangs": {func(w *world) { w.view.Findings[1].Subject.ID = w.snap.GPUs[3].UUID },
+			[]string{"utilization n/a now, last"}, []string{"utilization 9"}},
+		"a GPU that nobody sees any more": {func(w *world) { w.view.Findings[1].Subject.ID = "GPU-gone-4" }, []string{"power draw n/a now, last"}, []string{"power draw 6"}},
+		"a sampler that stopped":          {func(w *world) { w.snap.Time = w.snap.Time.Add(-time.Minute) }, []string{"utilization n/a now, last"}, []string{"utilization 90 %", "power draw 600 W"}},
+		"the node": {func(w *world) {
+			w.view.Findings[1].Subject = detect.Subject{Kind: "node", ID: "gpu-117"}
+			w.view.Findings[1].GPUIndex = -1
+			w.history = lastMinutes(metric.CPUBusy, 0.5)
+		}, []string{"node cpu busy 11 %"}, []string{"50 %"}},
+		"an endpoint": {func(w *world) {
+			w.view.Findings[1].Subject = detect.Subject{Kind: "endpoint", ID: w.snap.Endpoints[0].URL}
+			w.view.Findings[1].GPUIndex = -1
+			w.history = lastMinutes(metric.RequestsWaiting, 20.0/3)
+		}, []string{"requests waiting 38"}, nil},
+		"an endpoint that does not answer": {func(w *world) {
+			w.view.Findings[1].Subject = detect.Subject{Kind: "endpoint", ID: w.snap.Endpoints[0].URL}
+			w.snap.Endpoints = nil
+			w.history = lastMinutes(metric.RequestsWaiting, 20.0/3)
+		}, []string{"requests waiting n/a now, last 6.7 at 31 Dec 23:59"}, []string{"waiting 38"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := node(time.Now())
+				c.change(w)
+				html := inWords(pageOf(t, w))
+				for _, want := range c.want {
+					if !strings.Contains(html, want) {
+						t.Errorf("the page does not say %q:\n%s", want, html)
+					}
+				}
+				for _, bad := range c.never {
+					if strings.Contains(html, bad) {
+						t.Errorf("the page says %q as if it were so now:\n%s", bad, html)
+					}
+				}
+			})
+		})
+	}
+}
+
+// lastMinutes is a history in which the reading had the value until a minute ago.
+func lastMinutes(d *metric.Def, v float64) func(detect.Subject) []detect.History {
+	return func(detect.Subject) []detect.History {
+		h := detect.History{Reading: d}
+		for m := range 9 {
+			h.Points = append(h.Points, detect.Point{Time: time.Now().Add(time.Duration(m-9) * time.Minute), Min: v, Mean: v, Max: v})
+		}
+		return []detect.History{h}
 	}
 }
 

@@ -64,7 +64,7 @@ func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, layout: newLayout(), spare: make(chan *exposition, sparePages), page: newPageTemplate()}
 	s.bridge = newBridge(s.layout, cfg.Log)
 	s.metrics = promhttp.HandlerForTransactional(s, promhttp.HandlerOpts{
-		ErrorLog:            slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
+		ErrorLog:            slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug), // what a client asked amiss, or that it has gone
 		ErrorHandling:       promhttp.ContinueOnError,
 		EnableOpenMetrics:   true,
 		OfferedCompressions: []promhttp.Compression{promhttp.Identity, promhttp.Gzip},
@@ -73,17 +73,25 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Handler returns what the TCP listener serves: /metrics and /-/… to everybody,
-// the page and the API to clients on this machine or, if the listener
-// authenticates them, to all.
+// Handler returns what the TCP listener serves to those it lets in: /metrics and
+// /-/… to all, the page and the API to clients on this machine or, if the listener
+// authenticates them, to all too.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", s.scrape)
-	mux.HandleFunc("GET /-/healthy", healthy)
-	mux.HandleFunc("GET /-/ready", s.ready)
-	mux.Handle("GET /{$}", s.local(http.HandlerFunc(s.index)))
-	mux.Handle("/", s.local(s.api()))
+	for path, answer := range map[string]http.HandlerFunc{"/metrics": s.scrape, "/-/healthy": healthy, "/-/ready": s.ready} {
+		mux.HandleFunc("GET "+path, answer)
+		mux.HandleFunc(path, readOnly) // or the pattern / would take it and know of no such path
+	}
+	inner := s.api()
+	inner.HandleFunc("GET /{$}", s.index)
+	mux.Handle("/", s.local(inner))
 	return limited(mux)
+}
+
+// readOnly refuses every method but those that read.
+func readOnly(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", "GET, HEAD")
+	http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
 }
 
 // SocketHandler returns what the agent's socket serves: the API and, because

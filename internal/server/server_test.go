@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/detect"
 	"gpuvigil/internal/golden"
 	"gpuvigil/internal/metric"
 )
@@ -76,14 +77,49 @@ func TestWhoMayReadWhat(t *testing.T) {
 
 func TestOnlyReadingIsAllowed(t *testing.T) {
 	h := node(soon()).server(t).Handler()
-	for _, path := range []string{"/", "/metrics", "/-/ready", "/api/v1/findings", "/api/v1/release?for=1m"} {
-		r := httptest.NewRequest("POST", "http://localhost"+path, strings.NewReader(strings.Repeat("x", 1<<20)))
-		r.RemoteAddr = "127.0.0.1:5"
-		answer := httptest.NewRecorder()
-		h.ServeHTTP(answer, r)
-		if answer.Code < 400 {
-			t.Errorf("POST %s answers %d", path, answer.Code)
+	for _, path := range []string{"/", "/metrics", "/-/healthy", "/-/ready", "/api/v1/findings", "/api/v1/snapshot"} {
+		for method, want := range map[string]int{"GET": 200, "HEAD": 200, "POST": 405, "PUT": 405, "DELETE": 405, "OPTIONS": 405} {
+			r := httptest.NewRequest(method, "http://localhost"+path, strings.NewReader(strings.Repeat("x", 1<<20)))
+			r.RemoteAddr = "127.0.0.1:5"
+			answer := httptest.NewRecorder()
+			h.ServeHTTP(answer, r)
+			if answer.Code != want {
+				t.Errorf("%s %s answers %d, want %d", method, path, answer.Code, want)
+			}
+			if allow := answer.Header().Get("Allow"); want == 405 && allow != "GET, HEAD" {
+				t.Errorf("%s %s is refused without saying what is allowed: %q", method, path, allow)
+			}
 		}
+	}
+}
+
+// A log that anybody can fill hides what its reader looks for.
+func TestNoClientFillsTheLog(t *testing.T) {
+	var said strings.Builder
+	w := node(soon())
+	s := New(Config{
+		Snapshot: func() *collector.Snapshot { return w.snap }, View: func() *detect.View { return w.view },
+		Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelInfo})),
+	})
+	for _, accept := range []string{"gzip;q=0", "identity;q=0, gzip;q=0", "*;q=0", "br", "gzip;q=nonsense"} {
+		r := httptest.NewRequest("GET", "/metrics", nil)
+		r.Header.Set("Accept-Encoding", accept)
+		answer := httptest.NewRecorder()
+		s.Handler().ServeHTTP(answer, r)
+		if answer.Code != 200 || answer.Header().Get("Content-Encoding") != "" || !strings.Contains(answer.Body.String(), "\nvigil_gpu_info{") {
+			t.Errorf("Accept-Encoding: %s gets %d, encoded %q", accept, answer.Code, answer.Header().Get("Content-Encoding"))
+		}
+	}
+	out := HTTPServer(s.Handler(), s.cfg.Log).ErrorLog
+	out.Printf("http: TLS handshake error from 10.1.2.3:5: EOF")
+	out.Printf("http2: server: error reading preface from client 10.1.2.3:5: EOF")
+	if said.Len() > 0 {
+		t.Errorf("clients fill the log:\n%s", said.String())
+	}
+	out.Printf("http: panic serving 10.1.2.3:5: nil map")
+	out.Printf("http: Accept error: too many open files; retrying in 1s")
+	if got := strings.Count(said.String(), "level=WARN"); got != 2 {
+		t.Errorf("want a warning of a panic and of a listener that fails, got:\n%s", said.String())
 	}
 }
 
@@ -269,7 +305,7 @@ func TestReleaseThatCannotBe(t *testing.T) {
 		c.Release = func(time.Duration) error { return errors.New("the child does not end") }
 	})
 	c := NewClient(path)
-	for d, want := range map[time.Duration]string{-time.Second: "say ?for=15m", 25 * time.Hour: "up to 24h", time.Minute: "releasing the GPU driver: the child does not end"} {
+	for d, want := range map[time.Duration]string{-time.Second: `cannot release the GPU driver for "-1s"`, 25 * time.Hour: `"25h0m0s": the time is from 1s to 24h, such as 15m`, time.Minute: "releasing the GPU driver: the child does not end"} {
 		if _, err := c.Release(t.Context(), d); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("release for %s: %v, want an error that says %q", d, err, want)
 		}

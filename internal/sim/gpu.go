@@ -109,7 +109,7 @@ func newGPU(seed uint64, node string, index int) *gpu {
 		trait:  1 + 0.02*math.Max(-2, math.Min(2, r.NormFloat64())),
 		energy: math.Round(3e8*(0.8+0.4*r.Float64())*1e3) / 1e3,
 		core:   34, memoryTemp: 36,
-		thermalCap: smClockMax, readings: collector.NewReadings(metric.GPU),
+		thermalCap: smClockMax,
 	}
 	g.lifeECC[0] = float64(r.IntN(40))
 	g.replays = float64(r.IntN(4))
@@ -206,5 +206,3 @@ func (g *gpu) memoryUsed() float64 {
 	}
 	return sum
 }
-
-func (g *gpu) answers() bool { return !g.lost && !g.hung }

@@ -38,17 +38,17 @@ func (s *Sim) observeGPU(g *gpu) {
 	}
 }
 
-// observeTier samples one tier of a GPU. One that does not answer has no
-// readings but that.
+// observeTier samples one tier of a GPU. One that is lost has no readings; those of
+// one that hangs stay and grow old.
 func (s *Sim) observeTier(g *gpu, tier metric.Tier) {
-	if !g.answers() {
-		if tier == metric.Fast {
-			g.readings, g.processes = collector.NewReadings(metric.GPU), nil
-			g.readings.Set(metric.GPUPresent, 0)
-			g.readings.Set(metric.GPUHung, bit(g.hung))
-			g.readings.Stamp(metric.Fast, s.now)
-		}
+	switch {
+	case g.lost:
+		g.readings, g.processes = collector.Readings{}, nil
 		return
+	case g.hung:
+		return
+	case g.readings.Vector() == nil:
+		g.readings = collector.NewReadings(metric.GPU)
 	}
 	switch tier {
 	case metric.Fast:
@@ -65,8 +65,6 @@ func (s *Sim) observeTier(g *gpu, tier metric.Tier) {
 
 func (g *gpu) observeFast() {
 	r := g.readings
-	r.Set(metric.GPUPresent, 1)
-	r.Set(metric.GPUHung, 0)
 	r.Set(metric.Utilization, percent(g.work.duty))
 	r.Set(metric.MemoryUtilization, percent(g.work.memory))
 	r.Set(metric.EncoderUtilization, 0)
@@ -128,7 +126,7 @@ func (s *Sim) part() *collector.Part {
 	s.events = nil
 	for _, g := range s.gpus {
 		gpu := collector.GPU{Index: g.index, UUID: g.uuid, Model: model, PCIBusID: g.bus, Serial: g.serial, VBIOS: s.version("vbios"),
-			Architecture: architecture, Present: g.answers(), Hung: g.hung, Unsupported: unsupported, Xids: g.xids, Readings: g.readings.Clone()}
+			Architecture: architecture, Present: !g.lost, Hung: g.hung, Unsupported: unsupported, Xids: g.xids, Readings: g.readings.Clone()}
 		if g.owner != (collector.Owner{}) {
 			gpu.Owners = []collector.Owner{g.owner}
 		}

@@ -12,7 +12,7 @@ import (
 // notOurs are rows of node and GPU that other parts of the agent fill, or that
 // this board does not have.
 var notOurs = map[*metric.Def]bool{
-	metric.GPUSampleAge: true, metric.FanSpeed: true, metric.GPUsExpected: true, metric.VersionChanges: true,
+	metric.GPUPresent: true, metric.GPUHung: true, metric.GPUSampleAge: true, metric.FanSpeed: true, metric.GPUsExpected: true, metric.VersionChanges: true,
 	metric.AgentCPU: true, metric.AgentRSS: true, metric.AgentOpenFiles: true, metric.AgentGoroutines: true,
 	metric.KernelLogRecords: true, metric.KernelLogLost: true, metric.FabricManagerErrors: true,
 }

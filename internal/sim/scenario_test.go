@@ -80,7 +80,7 @@ func TestDemo(t *testing.T) {
 		{-3*time.Minute - 45*time.Second, "a free GPU after the sweep", func(v seen) bool { return len(v.part.GPUs[sweep].Owners) == 0 }},
 		{-3*time.Minute - 30*time.Second, "a lost GPU and its peers spinning", func(v seen) bool {
 			g, peer := v.part.GPUs[lost], v.part.GPUs[1]
-			return v.xids(lost, 79) == 1 && !g.Present && !g.Has(metric.PowerDraw) && g.Value(metric.GPUPresent) == 0 &&
+			return v.xids(lost, 79) == 1 && !g.Present && !g.Has(metric.PowerDraw) && g.SampledAt(metric.Fast).IsZero() &&
 				peer.Value(metric.Utilization) == 1 && peer.Value(metric.PowerDraw) < 0.3*powerLimit
 		}},
 		{0, "saturation with demand beside an idle CPU", func(v seen) bool {
@@ -96,7 +96,8 @@ func TestDemo(t *testing.T) {
 		}},
 		{7 * time.Minute, "a GPU whose calls hang", func(v seen) bool {
 			g := v.part.GPUs[sweep]
-			return g.Hung && !g.Present && !g.Has(metric.Utilization) && v.part.Node.Value(metric.NVMLHung) == 1
+			age := v.part.Time.Sub(g.SampledAt(metric.Fast))
+			return g.Hung && g.Present && g.Has(metric.Utilization) && age > 10*time.Second && v.part.Node.Value(metric.NVMLHung) == 1
 		}},
 		{8*time.Minute + 30*time.Second, "the hung GPU answering", func(v seen) bool {
 			return !v.part.GPUs[sweep].Hung && v.part.GPUs[sweep].Has(metric.PowerLimit)
