@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -156,8 +157,11 @@ func (s *Source) checkBoot() error {
 	}
 	path := filepath.Join(s.cfg.ProcFS, "sys/kernel/random/boot_id")
 	id, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", collector.ErrAbsent, err)
+	}
 	if err != nil {
-		return fmt.Errorf("read the id of the boot: %w: mount the host's /proc and name it with --path.procfs", err)
+		return fmt.Errorf("read the id of the boot, to tell which records were seen: %w: mount the host's /proc and name it with --path.procfs", err)
 	}
 	s.boot = strings.TrimSpace(string(id))
 	if s.pos.Boot != s.boot {

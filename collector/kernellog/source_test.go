@@ -260,6 +260,9 @@ func TestUnreadableLogsAreAbsent(t *testing.T) {
 	if diff := cmp.Diff([]int{31}, codes(s.after(time.Minute))); diff != "" {
 		t.Errorf("once it may be read (-want +got):\n%s", diff)
 	}
+	if _, err := New(Config{Kmsg: s.path("kmsg"), ProcFS: t.TempDir(), Log: slog.New(slog.DiscardHandler)}).Sample(t.Context()); !errors.Is(err, collector.ErrAbsent) || !strings.Contains(err.Error(), "--path.procfs") {
+		t.Errorf("without the host's /proc: %v, want that it is absent and what to do", err)
+	}
 	none := New(Config{ProcFS: s.dir, Log: slog.New(slog.DiscardHandler)})
 	if _, err := none.Sample(t.Context()); !errors.Is(err, collector.ErrAbsent) {
 		t.Errorf("without configured logs: %v", err)
