@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -50,7 +51,11 @@ func before(f *detect.Finding) string {
 func event(e collector.Event) string {
 	switch e.Kind {
 	case collector.XidEvent:
-		return fmt.Sprintf("Xid %d on %s", e.Code, e.UUID)
+		return fmt.Sprintf("Xid %d on %s", e.Code, cmp.Or(e.UUID, e.PCI))
+	case collector.SXidEvent:
+		return strings.TrimSpace(fmt.Sprintf("SXid %d on NVSwitch %s %s", e.Code, e.PCI, e.Text))
+	case collector.FabricEvent:
+		return "fabric manager: " + e.Text
 	case collector.VersionEvent:
 		return fmt.Sprintf("%s %s → %s", e.Component, known(e.From), known(e.To))
 	case collector.GPUAppeared:

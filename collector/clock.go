@@ -2,6 +2,7 @@ package collector
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"gpuvigil/internal/metric"
@@ -115,10 +116,23 @@ func (f *fleet) shift(by time.Duration) {
 		for i := range g.xids {
 			g.xids[i].latest = g.xids[i].latest.Add(by)
 		}
-		xids := make([]XidCount, len(g.identity.Xids)) // snapshots share the list
-		for i, x := range g.identity.Xids {
-			xids[i] = XidCount{Code: x.Code, Count: x.Count, Last: x.Last.Add(by)}
+		for i := range g.told {
+			for _, at := range []*time.Time{&g.told[i].last, &g.told[i].since} {
+				if !at.IsZero() {
+					*at = at.Add(by)
+				}
+			}
 		}
-		g.identity.Xids = xids
+	}
+}
+
+// shift moves what is remembered of errors with the clock.
+func (f *faults) shift(by time.Duration) {
+	for _, e := range f.list {
+		e.Time, e.seen = e.Time.Add(by), e.seen.Add(by)
+	}
+	f.sxids = slices.Clone(f.sxids) // snapshots share the list
+	for i := range f.sxids {
+		f.sxids[i].Last = f.sxids[i].Last.Add(by)
 	}
 }

@@ -15,6 +15,7 @@ type composer struct {
 	tiers      [metric.Tiers]time.Duration
 	rows       map[metric.Entity][]*metric.Def
 	gpus       fleet
+	faults     faults
 	known      *Known    // from an earlier agent, until the boot time is there
 	versions   []Version // the last of each component
 	clock      clock
@@ -51,11 +52,12 @@ func (c *composer) snapshotAfter(elapsed time.Duration, now time.Time, views []v
 	s := &Snapshot{}
 	if s.Time, s.Step = c.clock.tick(now, elapsed); s.Step != 0 {
 		c.gpus.shift(s.Step)
+		c.faults.shift(s.Step)
 	}
 	inputs := make([]input, 0, len(views))
 	for i, v := range views {
 		s.Sources = append(s.Sources, v.sourceState(s.Time))
-		s.Events = append(s.Events, v.events...)
+		s.Events = append(s.Events, signed(v.events, v.state.Name)...)
 		if v.part != nil {
 			inputs = append(inputs, c.input(i, v, s.Step))
 		}
@@ -81,6 +83,7 @@ func (c *composer) snapshotAfter(elapsed time.Duration, now time.Time, views []v
 	if n := len(c.gpus.list); n > 0 {
 		s.Node.Set(metric.GPUsExpected, float64(n))
 	}
+	c.settleFaults(s, inputs)
 	c.mergeLists(s, inputs)
 	slices.SortStableFunc(s.Events, func(a, b Event) int { return a.Time.Compare(b.Time) })
 	return s

@@ -21,11 +21,12 @@ type seenGPU struct {
 	identity GPU // without readings, owners and state
 	source   int // that last answered for it
 	present  bool
-	fast     time.Time // its newest fast reading, of any process
-	xids     []xidCounter
+	fast     time.Time    // its newest fast reading, of any process
+	xids     []xidCounter // as its source counts them
+	told     []toldXid    // as they are shown
 }
 
-// xidCounter adds up a count that begins anew with each child process.
+// xidCounter adds up a source's count, which begins anew with each child process.
 type xidCounter struct {
 	code   int
 	before uint64 // counted by earlier processes
@@ -173,7 +174,7 @@ func (f *fleet) join(gpus []GPU, src *GPU, in input, rows []*metric.Def, stale f
 		dst.Dropped = src.Dropped
 	}
 	if in.source == seen.source {
-		dst.Xids = seen.count(src.Xids, stale)
+		seen.count(src.Xids, stale)
 	}
 	dst.Readings.overlay(in.current(src.Readings, rows))
 }
@@ -181,7 +182,7 @@ func (f *fleet) join(gpus []GPU, src *GPU, in input, rows []*metric.Def, stale f
 // remember keeps what is still true of the GPU when no source lists it.
 func (s *seenGPU) remember(g *GPU) {
 	s.identity = GPU{Index: g.Index, UUID: g.UUID, Model: g.Model, PCIBusID: g.PCIBusID, Serial: g.Serial, VBIOS: g.VBIOS,
-		Architecture: g.Architecture, Dropped: g.Dropped, Xids: g.Xids}
+		Architecture: g.Architecture, Dropped: g.Dropped}
 }
 
 // transition adds an event if the GPU has come or gone, unless its source has
@@ -202,12 +203,9 @@ func (s *seenGPU) transition(present bool, at time.Time, events []Event) []Event
 	return append(events, ev)
 }
 
-// count returns the Xids since the agent started: a source that was restarted
-// counts from zero.
-func (s *seenGPU) count(now []XidCount, stale func(time.Time) time.Duration) []XidCount {
-	if len(now) == 0 && len(s.xids) == 0 {
-		return nil
-	}
+// count adds up the source's counts since the agent started: a source that was
+// restarted counts from zero.
+func (s *seenGPU) count(now []XidCount, stale func(time.Time) time.Duration) {
 	for i := range s.xids {
 		c := &s.xids[i]
 		j := slices.IndexFunc(now, func(x XidCount) bool { return x.Code == c.code })
@@ -229,12 +227,6 @@ func (s *seenGPU) count(now []XidCount, stale func(time.Time) time.Duration) []X
 		}
 		c.count, c.last = x.Count, x.Last
 	}
-	out := make([]XidCount, len(s.xids))
-	for i, c := range s.xids {
-		out[i] = XidCount{Code: c.code, Count: c.before + c.count, Last: c.latest}
-	}
-	slices.SortFunc(out, func(a, b XidCount) int { return cmp.Compare(a.Code, b.Code) })
-	return out
 }
 
 func number(b bool) float64 {

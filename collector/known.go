@@ -12,6 +12,21 @@ type Known struct {
 	Boot     time.Time  `json:"boot"`
 	GPUs     []KnownGPU `json:"gpus"` // since that boot
 	Versions []Version  `json:"versions"`
+
+	SXids []SXidCount `json:"sxids,omitempty"` // since that boot
+
+	// Log is how far the logs were read of which all events are in a snapshot.
+	Log LogPosition `json:"log"`
+}
+
+// LogPosition is where a reader of logs goes on: what is before it was seen.
+type LogPosition struct {
+	Boot    string `json:"boot,omitempty"`    // id of the boot that Kernel counts in
+	Kernel  uint64 `json:"kernel,omitempty"`  // number of the next kernel record
+	Journal uint64 `json:"journal,omitempty"` // stamp of the last record, in microseconds since 1970
+
+	FabricFile   uint64 `json:"fabric_file,omitempty"`   // inode of the fabric manager's log
+	FabricOffset int64  `json:"fabric_offset,omitempty"` // bytes of it
 }
 
 // KnownGPU is a GPU that was seen, and whether it was there at last.
@@ -24,14 +39,16 @@ type KnownGPU struct {
 	VBIOS        string `json:"vbios"`
 	Architecture string `json:"architecture"`
 	Present      bool   `json:"present"`
+
+	Xids []XidCount `json:"xids,omitempty"` // so that a counter does not begin anew
 }
 
 // Known returns what the next agent should know.
 func (s *Snapshot) Known() Known {
-	k := Known{Boot: s.Boot, Versions: s.Node.Versions}
+	k := Known{Boot: s.Boot, Versions: s.Node.Versions, SXids: s.SXids, Log: s.Log}
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		k.GPUs = append(k.GPUs, KnownGPU{g.Index, g.UUID, g.Model, g.PCIBusID, g.Serial, g.VBIOS, g.Architecture, g.Present})
+		k.GPUs = append(k.GPUs, KnownGPU{g.Index, g.UUID, g.Model, g.PCIBusID, g.Serial, g.VBIOS, g.Architecture, g.Present, g.Xids})
 	}
 	return k
 }
@@ -40,6 +57,7 @@ func (s *Snapshot) Known() Known {
 func (s *Sampler) Know(k Known) {
 	s.compose.known = &k
 	s.compose.versions = slices.Clone(k.Versions)
+	s.compose.faults.read = k.Log
 }
 
 // bootStep is by how much two readings of the same boot time may differ: the
@@ -54,6 +72,9 @@ func (c *composer) recall(boot time.Time) {
 	}
 	if d := boot.Sub(c.known.Boot); d.Abs() <= bootStep {
 		c.gpus.recall(c.known.GPUs)
+		for _, x := range c.known.SXids {
+			c.faults.add(x)
+		}
 	}
 	c.known = nil
 }
@@ -63,12 +84,19 @@ const nobody = -1
 
 func (f *fleet) recall(known []KnownGPU) {
 	for _, k := range known {
-		if _, ok := f.byUUID[k.UUID]; ok || k.UUID == "" {
+		if k.UUID == "" {
 			continue
 		}
-		f.add(&seenGPU{source: nobody, present: k.Present, identity: GPU{
-			Index: f.free(k.Index), UUID: k.UUID, Model: k.Model, PCIBusID: k.PCIBusID, Serial: k.Serial, VBIOS: k.VBIOS, Architecture: k.Architecture,
-		}})
+		if _, ok := f.byUUID[k.UUID]; !ok {
+			f.add(&seenGPU{source: nobody, present: k.Present, identity: GPU{
+				Index: f.free(k.Index), UUID: k.UUID, Model: k.Model, PCIBusID: k.PCIBusID, Serial: k.Serial, VBIOS: k.VBIOS, Architecture: k.Architecture,
+			}})
+		}
+		for _, x := range k.Xids {
+			if t := f.byUUID[k.UUID].tell(x.Code); t != nil {
+				t.events, t.last = t.events+x.Count, later(t.last, x.Last)
+			}
+		}
 	}
 }
 

@@ -1,9 +1,12 @@
 package collector
 
 import (
+	"encoding/json"
 	"log/slog"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"gpuvigil/internal/metric"
 )
@@ -83,5 +86,62 @@ func TestVersionChangeIsAnEvent(t *testing.T) {
 	told.Events = []Event{{Time: told.Time, Kind: VersionEvent, Component: "driver", From: "580", To: "590"}}
 	if s := r.Snapshot(told); len(s.Events) != 1 {
 		t.Errorf("%d events for one change that the source had told itself", len(s.Events))
+	}
+}
+
+// What an agent that cannot read the log knew of its position is not forgotten.
+func TestLogPositionIsKept(t *testing.T) {
+	at := LogPosition{Boot: "b", Kernel: 4711, FabricFile: 7, FabricOffset: 9}
+	s := NewSampler(SamplerConfig{Node: "n", Tiers: testTiers, Log: slog.New(slog.DiscardHandler)}, nil)
+	s.Know(Known{Log: at})
+	snap := s.compose.snapshot(noon, []view{held(&Part{Time: noon})})
+	if got := snap.Known().Log; got != at {
+		t.Errorf("the next agent would go on at %+v, want %+v", got, at)
+	}
+	later := LogPosition{Boot: "b", Kernel: 5000}
+	snap = s.compose.snapshot(noon.Add(time.Second), []view{held(&Part{Time: noon.Add(time.Second), Log: &later})})
+	if got := snap.Known().Log; got != later {
+		t.Errorf("the next agent would go on at %+v, want %+v", got, later)
+	}
+}
+
+// A counter that begins anew with each agent would tell of errors that were told
+// before.
+func TestErrorCountsSurviveARestart(t *testing.T) {
+	boot := noon.Add(-time.Hour)
+	step := func(s *Sampler, at time.Time, code int) *Snapshot {
+		p := partOf(at, boot, "", "GPU-a")
+		p.Events = []Event{{Time: at, Kind: XidEvent, UUID: "GPU-a", Code: code}, {Time: at, Kind: SXidEvent, PCI: "0000:a9:00.0", Code: 20034, Fatal: true}}
+		return s.compose.snapshot(at, []view{held(p)})
+	}
+	newSampler := func() *Sampler {
+		return NewSampler(SamplerConfig{Node: "n", Tiers: testTiers, Log: slog.New(slog.DiscardHandler)}, nil)
+	}
+	first := newSampler()
+	step(first, noon, 31)
+	known := step(first, noon.Add(time.Second), 31).Known()
+	written, err := json.Marshal(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read Known
+	if err := json.Unmarshal(written, &read); err != nil {
+		t.Fatal(err)
+	}
+	second := newSampler()
+	second.Know(read)
+	at := noon.Add(time.Minute)
+	s := step(second, at, 31)
+	if diff := cmp.Diff([]XidCount{{Code: 31, Count: 3, Last: at}}, s.GPUs[0].Xids); diff != "" {
+		t.Errorf("Xids after a restart of the agent (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]SXidCount{{Switch: "0000:a9:00.0", Code: 20034, Fatal: true, Count: 3, Last: at}}, s.SXids); diff != "" {
+		t.Errorf("errors of switches after a restart of the agent (-want +got):\n%s", diff)
+	}
+	boot = noon.Add(time.Hour)
+	third := newSampler()
+	third.Know(read)
+	if s := step(third, noon.Add(2*time.Hour), 31); s.GPUs[0].Xids[0].Count != 1 || s.SXids[0].Count != 1 {
+		t.Errorf("after a boot the counts are %+v and %+v, want 1", s.GPUs[0].Xids, s.SXids)
 	}
 }

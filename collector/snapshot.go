@@ -32,7 +32,12 @@ type Snapshot struct {
 	Processes []Process     // one for each (process, GPU), by GPU index, then pid
 	Endpoints []Endpoint    // inference servers, by URL
 	Events    []Event       // what happened since the snapshot before, in order of time
+	SXids     []SXidCount   // errors of the NVSwitches, by switch, code and severity
 	Sources   []SourceState // in the order of the configuration
+
+	// Log is how far the logs were read of which all events are in this snapshot
+	// or an earlier one.
+	Log LogPosition
 }
 
 // Node is the machine.
@@ -129,11 +134,23 @@ func (o Owner) String() string {
 	return o.Kind + ":" + o.ID
 }
 
-// XidCount is how often an Xid code has fallen on a GPU since the agent started.
+// XidCount is how often an Xid code has fallen on a GPU: in a source's part since
+// the source started, in a snapshot since the node booted, as far as an agent was
+// told. There an error that several sources tell of counts once.
 type XidCount struct {
-	Code  int
-	Count uint64
-	Last  time.Time
+	Code  int       `json:"code"`
+	Count uint64    `json:"count"`
+	Last  time.Time `json:"last"`
+}
+
+// SXidCount is how often an NVSwitch has had an error since the node booted, as far
+// as an agent was told. The composer counts the events; no source gives it.
+type SXidCount struct {
+	Switch string    `json:"switch"` // PCI address
+	Code   int       `json:"code"`
+	Fatal  bool      `json:"fatal"`
+	Count  uint64    `json:"count"`
+	Last   time.Time `json:"last"`
 }
 
 // EventKind says what happened.
@@ -141,7 +158,9 @@ type EventKind string
 
 // The kinds of events.
 const (
-	XidEvent     EventKind = "xid"           // Code, UUID
+	XidEvent     EventKind = "xid"           // Code, UUID, PCI; Text: of the message only what the rule book reads
+	SXidEvent    EventKind = "sxid"          // Code, PCI of the NVSwitch, Fatal; Text: the link
+	FabricEvent  EventKind = "fabric"        // Text: an error that the fabric manager wrote
 	VersionEvent EventKind = "version"       // Component, From, To
 	GPUAppeared  EventKind = "gpu_appeared"  // UUID
 	GPUGone      EventKind = "gpu_gone"      // UUID
@@ -155,8 +174,11 @@ const (
 type Event struct {
 	Time      time.Time `json:"time"`
 	Kind      EventKind `json:"kind"`
-	UUID      string    `json:"uuid,omitempty"` // the GPU, if it is about one
+	UUID      string    `json:"uuid,omitempty"`       // the GPU, if it is about one that is known
+	PCI       string    `json:"pci_bus_id,omitempty"` // as the kernel writes it, if that is how it was told: 0000:3b:00.0
 	Code      int       `json:"code,omitempty"`
+	Fatal     bool      `json:"fatal,omitempty"`  // the driver calls it fatal
+	Source    string    `json:"source,omitempty"` // of a fault: who told, joined by "+": nvml, kernel, fabric_manager, sim
 	Component string    `json:"component,omitempty"`
 	From      string    `json:"from,omitempty"`
 	To        string    `json:"to,omitempty"`

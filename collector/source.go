@@ -39,6 +39,10 @@ type Part struct {
 	Processes []Process
 	Endpoints []Endpoint
 	Events    []Event // since the part before; each is delivered once
+
+	// Log is how far a source that reads logs has read for this part; nil for
+	// other sources.
+	Log *LogPosition
 }
 
 // Scheduled is a source with its place in the sampler's timetable.

@@ -129,6 +129,24 @@ func faults() []cog.Builder[dashboard.Panel] {
 				share(ofGPU+" lanes", sel(metric.PCIeWidth), sel(metric.PCIeMaxWidth)),
 			}}),
 
+		bars(panel{id: 509, title: "NVSwitch errors", w: 9, h: 8, absent: "none since the agents that answer have started",
+			note: "SXid errors by code. Fatal ones stop jobs; the driver recovers from the others by itself.",
+			queries: []query{
+				grown(ofNode+" {{switch}} SXid {{sxid}} {{severity}}", "instance, switch, sxid, severity", "$__rate_interval", sel(metric.SXidErrors)),
+				increase(ofNode+" fabric manager", "instance", "$__rate_interval", sel(metric.FabricManagerErrors)),
+			}}),
+		grid(panel{id: 510, title: "NVSwitch errors by code", w: 9, h: 8, absent: "none since the agents that answer have started",
+			queries: []query{
+				per("instance, switch, sxid, severity", value("Last", sel(metric.SXidLast))),
+				grown("In the time range", "instance, switch, sxid, severity", "$__range", sel(metric.SXidErrors)),
+			}}, "instance", "switch", "sxid", "severity"),
+		graph(panel{id: 511, title: "Kernel log", w: 6, h: 8, absent: "no agent may read it",
+			note: "Records read, and those that the kernel overwrote first: then errors may be missing.",
+			queries: []query{
+				rate(ofNode+" read", "instance", sel(metric.KernelLogRecords)),
+				rate(ofNode+" lost", "instance", sel(metric.KernelLogLost)),
+			}}),
+
 		grid(panel{id: 508, title: "GPU inventory", w: 24, h: 8,
 			note:    "MIG instances have a line of their own below the one of their GPU.",
 			queries: []query{per(strings.Join(identity, ", "), ask("", unitCount, "%s or %s", sel(metric.GPUInfo), sel(metric.MIGInfo)))},

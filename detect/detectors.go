@@ -17,12 +17,14 @@ type DetectorConfig struct {
 	Idle      IdleConfig
 	Version   VersionConfig
 	Xid       XidConfig
+	SXid      SXidConfig
 }
 
 // Detectors returns all detectors, causes before what they hide.
 func Detectors(cfg DetectorConfig) []Detector {
 	return []Detector{
 		NewXid(cfg.Xid),
+		NewSXid(cfg.SXid),
 		NewSaturated(cfg.Saturated),
 		NewIdle(cfg.Idle),
 		NewVersion(cfg.Version),

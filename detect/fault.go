@@ -3,6 +3,7 @@ package detect
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,8 +29,15 @@ type fault struct {
 	Count   int       `json:"count"`
 	Message string    `json:"message"` // of NVLink and recovery errors: the part that says what it is
 	After   []string  `json:"after"`   // follow-on errors
-	Joined  bool      `json:"joined"`  // a follow-on that is told with its cause
-	Told    bool      `json:"told"`    // the finding knows of the newest error
+
+	// Recovery is what the driver recommended after it, if that is more urgent than
+	// the error itself.
+	Recovery string `json:"recovery,omitempty"`
+	Place    string `json:"place,omitempty"`  // PCI address, of a GPU that is not known
+	Source   string `json:"source,omitempty"` // who told, as in collector.Event
+
+	Joined bool `json:"joined"` // a follow-on that is told with its cause
+	Told   bool `json:"told"`   // the finding knows of the newest error
 
 	cause     string
 	told      Evidence
@@ -55,16 +63,39 @@ func (g *faulty) fault(code int) *fault {
 // hold names of processes.
 func gist(code int, message string) string {
 	switch {
-	case rules.NVLink5(code) && strings.Contains(message, "Nonfatal"):
-		return "Nonfatal"
-	case code == 154:
-		for _, action := range []string{"Drain and Reset", "GPU Reset Required", "Node Reboot Required", "Drain P2P"} {
-			if i := strings.LastIndex(message, action); i >= 0 && strings.TrimLeft(message[i+len(action):], ") \n") == "" {
-				return action
-			}
-		}
+	case rules.NVLink5(code):
+		return linkWords.FindString(message)
+	case code == rules.RecoveryXid:
+		return rules.RecoveryAction(message)
 	}
 	return ""
+}
+
+// linkWords are unit, severity and link of an NVLink error.
+var linkWords = regexp.MustCompile(`(?:\b[A-Z][A-Z0-9_]{1,31} )?\b(?:Nonfatal|Fatal)\b(?:, link -?\d{1,4})?`)
+
+// entry is what the book says of the newest error, and of what the driver
+// recommended after it.
+func (f *fault) entry() rules.Xid {
+	e := rules.XidOf(f.Code, f.Message)
+	if f.Recovery != "" {
+		if r := rules.XidOf(rules.RecoveryXid, f.Recovery); r.Severity > e.Severity {
+			e.Severity, e.Action = r.Severity, r.Action
+		}
+	}
+	return e
+}
+
+// told says in words who told of an error.
+func told(source string) string {
+	words := map[string]string{"nvml": "through NVML", "kernel": "in the kernel log", "fabric_manager": "in the fabric manager's log"}
+	var ways []string
+	for name := range strings.SplitSeq(source, "+") {
+		if w := words[name]; w != "" {
+			ways = append(ways, w)
+		}
+	}
+	return strings.TrimSpace("reported by the driver " + strings.Join(ways, " and "))
 }
 
 func (f *fault) followOn() bool { return rules.XidInfo(f.Code).Class == rules.XidFollowOn }
@@ -72,7 +103,10 @@ func (f *fault) followOn() bool { return rules.XidInfo(f.Code).Class == rules.Xi
 func (d *Xid) evidence(f *fault, entry rules.Xid, lost bool, answering, gpus int) Evidence {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Xid %d at %s: %s", f.Code, clock(f.Last), entry.Meaning)
-	if f.Message != "" && f.Code == 154 {
+	if f.Place != "" {
+		fmt.Fprintf(&b, ", on a GPU at %s that the driver does not list", f.Place)
+	}
+	if f.Message != "" {
 		fmt.Fprintf(&b, " (%s)", f.Message)
 	}
 	if f.Count > 1 {
@@ -86,7 +120,7 @@ func (d *Xid) evidence(f *fault, entry rules.Xid, lost bool, answering, gpus int
 	}
 	return Evidence{
 		Seen: b.String(), Expected: "no such error", Observed: float64(f.Count),
-		Confidence: Certain, Why: "reported by the driver", Action: entry.Action,
+		Confidence: Certain, Why: told(f.Source), Action: entry.Action,
 		Title: fmt.Sprintf("%s (Xid %d)", capital(entry.Meaning), f.Code),
 	}
 }

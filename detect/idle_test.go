@@ -287,7 +287,12 @@ func TestIdleHoursNeverExceedTheTime(t *testing.T) {
 					e.Set(metric.RequestsRunning, 1)
 				}
 			}
-			idle := st.e.watchers[2].detector.(*Idle)
+			var idle *Idle
+			for _, w := range st.e.watchers {
+				if d, ok := w.detector.(*Idle); ok {
+					idle = d
+				}
+			}
 			for held := time.Duration(0); held < 27*time.Hour; {
 				held += 20 * time.Minute
 				st.run(20 * time.Minute)

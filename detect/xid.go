@@ -61,7 +61,7 @@ func (d *Xid) Observe(s *collector.Snapshot, report func(Observation)) {
 	d.now = s.Time
 	for i := range s.Events {
 		if ev := &s.Events[i]; ev.Kind == collector.XidEvent {
-			d.fell(ev.UUID, ev.Code, ev.Time, ev.Text)
+			d.fell(ev)
 		}
 	}
 	for i := range s.GPUs {
@@ -69,7 +69,7 @@ func (d *Xid) Observe(s *collector.Snapshot, report func(Observation)) {
 		for _, x := range g.Xids {
 			// A count whose event got lost on the way still tells of an error.
 			if x.Last.Sub(d.known[seenXid{g.UUID, x.Code}]) > sameError {
-				d.fell(g.UUID, x.Code, x.Last, "")
+				d.fell(&collector.Event{UUID: g.UUID, Code: x.Code, Time: x.Last})
 			}
 		}
 	}
@@ -80,12 +80,19 @@ func (d *Xid) Observe(s *collector.Snapshot, report func(Observation)) {
 		}
 	}
 	for _, uuid := range d.order {
-		d.review(s, uuid, d.gpus[uuid], answering, report)
+		d.settle(s, uuid, d.gpus[uuid])
+	}
+	for _, uuid := range d.order {
+		g := d.gpus[uuid]
+		for _, f := range g.Faults {
+			d.report(s, uuid, g, f, answering, report)
+		}
 	}
 }
 
 // fell takes up one error.
-func (d *Xid) fell(uuid string, code int, at time.Time, message string) {
+func (d *Xid) fell(ev *collector.Event) {
+	uuid, code, at := ev.UUID, ev.Code, ev.Time
 	if at.IsZero() {
 		at = d.now
 	}
@@ -116,14 +123,20 @@ func (d *Xid) fell(uuid string, code int, at time.Time, message string) {
 		f.First = at
 	}
 	if at.Sub(f.Last) > d.cfg.Join {
-		f.After = nil
+		f.After, f.Recovery = nil, ""
 	}
 	f.Last, f.Count, f.Told, f.Joined = later(f.Last, at), f.Count+1, false, false
-	f.Message = gist(code, message)
+	f.Message, f.Source = gist(code, ev.Text), ev.Source
+	if uuid == "" {
+		f.Place = ev.PCI
+		return // nothing will ever say that it answers again
+	}
 	g.Lost = g.Lost || rules.Lost(code)
 }
 
-func (d *Xid) review(s *collector.Snapshot, uuid string, g *faulty, answering int, report func(Observation)) {
+// settle brings what is known of a GPU up to date and joins its follow-on errors
+// to their causes.
+func (d *Xid) settle(s *collector.Snapshot, uuid string, g *faulty) {
 	now := s.GPUByUUID(uuid)
 	if now != nil {
 		g.gpu = now
@@ -136,40 +149,56 @@ func (d *Xid) review(s *collector.Snapshot, uuid string, g *faulty, answering in
 	}
 	g.Faults = slices.DeleteFunc(g.Faults, func(f *fault) bool { return d.now.Sub(f.Last) > faultKept && !g.Lost })
 	for _, f := range g.Faults {
-		d.join(g, f)
-	}
-	for _, f := range g.Faults {
-		d.report(s, uuid, g, f, answering, report)
+		if !f.Told && !f.Joined && f.followOn() {
+			d.join(g, f)
+		}
 	}
 }
 
 // join makes a follow-on error that has a cause near it part of that cause's
-// evidence.
+// evidence. When a GPU is lost, the driver recommends a recovery for every GPU of
+// the node.
 func (d *Xid) join(g *faulty, f *fault) {
-	if f.Told || f.Joined || !f.followOn() {
+	cause := d.causeOf(g.Faults, f)
+	if cause == nil && f.Code == rules.RecoveryXid {
+		for _, uuid := range d.order {
+			if other := d.causeOf(d.gpus[uuid].Faults, f); other != nil && rules.Lost(other.Code) {
+				cause = other
+				break
+			}
+		}
+	}
+	if cause == nil {
 		return
 	}
-	for _, cause := range g.Faults {
-		if cause.followOn() || cause.Last.Sub(f.Last).Abs() > d.cfg.Join {
-			continue
-		}
-		after := fmt.Sprintf("Xid %d", f.Code)
-		if f.Message != "" {
-			after += " (" + f.Message + ")"
-		}
-		if len(cause.After) < 8 && !slices.Contains(cause.After, after) {
-			cause.After = append(cause.After, after)
-		}
-		cause.Told, f.Joined = false, true
-		return
+	after := fmt.Sprintf("Xid %d", f.Code)
+	if f.Message != "" {
+		after += " (" + f.Message + ")"
 	}
+	if len(cause.After) < 8 && !slices.Contains(cause.After, after) {
+		cause.After = append(cause.After, after)
+	}
+	if f.Code == rules.RecoveryXid {
+		cause.Recovery = f.Message
+	}
+	cause.Told, f.Joined = false, true
+}
+
+// causeOf returns the error near a follow-on error that may be its cause.
+func (d *Xid) causeOf(faults []*fault, f *fault) *fault {
+	for _, cause := range faults {
+		if !cause.followOn() && cause.Last.Sub(f.Last).Abs() <= d.cfg.Join {
+			return cause
+		}
+	}
+	return nil
 }
 
 func (d *Xid) report(s *collector.Snapshot, uuid string, g *faulty, f *fault, answering int, report func(Observation)) {
 	if !f.Told && f.followOn() && (f.Joined || d.now.Sub(f.Last) <= d.cfg.Join) {
 		return // its cause tells of it, or may still come
 	}
-	entry := rules.XidOf(f.Code, f.Message)
+	entry := f.entry()
 	if f.cause == "" {
 		f.cause = fmt.Sprintf("xid_%d", f.Code)
 	}

@@ -146,8 +146,8 @@ func TestFollowOnErrors(t *testing.T) {
 		x.silent("within a minute")
 		x.run(2 * time.Minute)
 		f := x.fires(rules.IDXid)
-		if f.Severity != rules.Info || len(x.told) != 1 || f.Evidence.Seen != "Xid 154 at 00:00:01 UTC: the driver's recommended recovery changed (Node Reboot Required)" {
-			t.Errorf("told %d times, %s: %s; want once as information with the recommendation", len(x.told), f.Severity, f.Evidence.Seen)
+		if f.Severity != rules.Page || len(x.told) != 1 || f.Evidence.Seen != "Xid 154 at 00:00:01 UTC: the driver's recommended recovery changed (Node Reboot Required)" {
+			t.Errorf("told %d times, %s: %s; want one page with the recommendation", len(x.told), f.Severity, f.Evidence.Seen)
 		}
 	})
 	t.Run("too late for a cause", func(t *testing.T) {
@@ -178,7 +178,8 @@ func TestXidSeverityOfRealMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]rules.Severity{"app": rules.Info, "lost": rules.Page, "follow-on": rules.Info, "recovery-action": rules.Info, "gsp": rules.Page}
+	want := map[string]rules.Severity{"app": rules.Info, "lost": rules.Page, "follow-on": rules.Info, "gsp": rules.Page}
+	recoveries := map[string]rules.Severity{"23": rules.Ticket, "24": rules.Page, "25": rules.Page} // by line: drain and reset, reset, reboot
 	for _, row := range rows[1:] {
 		line, _ := strconv.Atoi(row[0])
 		code, _ := strconv.Atoi(row[1])
@@ -188,6 +189,9 @@ func TestXidSeverityOfRealMessages(t *testing.T) {
 			severity, ok = rules.Page, true
 		case "Nonfatal":
 			severity, ok = rules.Info, true
+		}
+		if row[6] == "recovery-action" {
+			severity, ok = recoveries[row[0]]
 		}
 		if !ok {
 			continue
@@ -300,6 +304,69 @@ func TestLostGPUHidesItsIdleFinding(t *testing.T) {
 	x.run(time.Minute)
 	if f := x.finding(rules.IDIdleGPU, "gpu:GPU-0"); f.State != Resolved || f.Ended != "hidden" {
 		t.Errorf("the idle finding is %s %s, want resolved because it is hidden", f.State, f.Ended)
+	}
+}
+
+// When a GPU is lost, the driver recommends a recovery for every GPU: one incident.
+func TestRecoveryOfAllGPUsFollowsTheLostOne(t *testing.T) {
+	x := newXidStage(t)
+	x.falls(79, "")
+	for _, uuid := range []string{"GPU-0", "GPU-1"} {
+		x.fall = append(x.fall, collector.Event{Kind: collector.XidEvent, UUID: uuid, Code: 154, Text: "Node Reboot Required"})
+	}
+	x.run(10 * time.Minute)
+	if len(x.told) != 1 {
+		t.Fatalf("told %d times, want the lost GPU once: %+v", len(x.told), x.told)
+	}
+	if f := x.fires(rules.IDXid); !strings.HasSuffix(f.Evidence.Seen, "; followed by Xid 154 (Node Reboot Required)") {
+		t.Errorf("the evidence leaves out what the driver recommends: %s", f.Evidence.Seen)
+	}
+	x = newXidStage(t)
+	x.falls(31, "") // an application's error does not make others need a reset
+	x.fall = []collector.Event{{Kind: collector.XidEvent, UUID: "GPU-1", Code: 154, Text: "GPU Reset Required"}}
+	x.run(2 * time.Minute)
+	if f := x.finding(rules.IDXid, "gpu:GPU-1"); f == nil || f.Severity != rules.Page {
+		t.Errorf("a reset that is required on another GPU is %+v, want a page", f)
+	}
+}
+
+// The driver's recommendation makes its cause as urgent as it is.
+func TestRecoveryRaisesItsCause(t *testing.T) {
+	x := newXidStage(t)
+	x.falls(63, "")
+	if f := x.fires(rules.IDXid); f.Severity != rules.Info {
+		t.Fatalf("a row that was remapped is %s, want information", f.Severity)
+	}
+	x.falls(154, "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)")
+	f := x.fires(rules.IDXid)
+	if f.Cause != "xid_63" || f.Severity != rules.Ticket || !strings.Contains(f.Action(), "no new job") {
+		t.Errorf("with the recommendation to drain it is %s %s, do: %s", f.Cause, f.Severity, f.Action())
+	}
+}
+
+func TestXidOfAGPUThatIsNotListed(t *testing.T) {
+	x := newXidStage(t)
+	x.fall = []collector.Event{{Kind: collector.XidEvent, PCI: "0000:3b:00.0", Code: 79, Source: "kernel"}}
+	x.run(time.Minute)
+	f := x.finding(rules.IDXid, "node:n1")
+	if f == nil || f.Evidence.Seen != "Xid 79 at 00:00:01 UTC: the GPU has fallen off the bus, on a GPU at 0000:3b:00.0 that the driver does not list" ||
+		f.Severity != rules.Page || f.Evidence.Why != "reported by the driver in the kernel log" {
+		t.Errorf("finding %+v", f)
+	}
+	x.run(15 * time.Minute)
+	if x.firing(rules.IDXid, "node:n1") {
+		t.Error("a GPU that nobody can ask keeps its finding for ever")
+	}
+}
+
+func TestNVLinkErrorSaysWhichLink(t *testing.T) {
+	x := newXidStage(t)
+	x.fall = []collector.Event{{Kind: collector.XidEvent, UUID: "GPU-0", Code: 145, Text: "RLW_REMAP Nonfatal, link 0", Source: "kernel+nvml"}}
+	x.run(time.Second)
+	f := x.fires(rules.IDXid)
+	x.says(f, "Xid 145 at 00:00:01 UTC: NVLink 5 error, not fatal (RLW_REMAP Nonfatal, link 0)", "no such error")
+	if f.Severity != rules.Info || f.Evidence.Why != "reported by the driver in the kernel log and through NVML" {
+		t.Errorf("%s, %s", f.Severity, f.Evidence.Why)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 // The rules of the book.
 const (
 	IDXid            ID = "xid"
+	IDSXid           ID = "sxid"
 	IDSaturatedGPU   ID = "saturated_gpu"
 	IDIdleGPU        ID = "idle_gpu"
 	IDVersionChanged ID = "version_changed"
@@ -26,12 +27,27 @@ var book = []*Rule{
 		Meaning: "The driver reported an Xid error. Errors of the hardware stop the work on the GPU and often on the whole job; " +
 			"errors of an application concern only that application. The finding ends 15 minutes after the last error, " +
 			"or, when the GPU was lost, once it answers again: that the error is over does not prove that the GPU is healthy.",
-		Action:  "Drain the node and power-cycle it if the GPU is lost or needs a reset; restart the application if the error was its own.",
-		Unit:    "errors",
-		Hold:    15 * time.Minute,
-		Pages:   true,
-		Watch:   []*metric.Def{metric.Temperature, metric.MemoryTemperature, metric.PowerDraw, metric.Utilization, metric.GPUsSeen},
-		Runbook: "xid",
+		Action:   "Drain the node and power-cycle it if the GPU is lost or needs a reset; restart the application if the error was its own.",
+		Unit:     "errors",
+		Hold:     15 * time.Minute,
+		Pages:    true,
+		Hardware: true,
+		Watch:    []*metric.Def{metric.Temperature, metric.MemoryTemperature, metric.PowerDraw, metric.Utilization, metric.GPUsSeen},
+		Runbook:  "xid",
+	},
+	{
+		ID:       IDSXid,
+		Title:    "NVSwitch error reported by the driver",
+		Severity: Page,
+		Meaning: "The driver or the fabric manager reported an error of an NVSwitch (SXid). A fatal one stops the jobs whose GPUs talk through the switch; " +
+			"the driver recovers from the others by itself. The finding ends 15 minutes after the last error: that it is over does not prove that the switch is healthy.",
+		Action:   "Drain the node, reset its GPUs and switches together, and look at the fabric manager's log; if the error comes back, have the board repaired.",
+		Unit:     "errors",
+		Hold:     15 * time.Minute,
+		Pages:    true,
+		Hardware: true,
+		Watch:    []*metric.Def{metric.GPUsSeen},
+		Runbook:  "sxid",
 	},
 	{
 		ID:       IDSaturatedGPU,

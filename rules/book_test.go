@@ -33,9 +33,9 @@ func TestBookIsComplete(t *testing.T) {
 }
 
 // Only certain faults may wake somebody out of the box.
-func TestOnlyXidMayPage(t *testing.T) {
+func TestOnlyHardwareErrorsMayPage(t *testing.T) {
 	for _, r := range All() {
-		if r.Pages != (r.ID == IDXid) {
+		if r.Pages != (r.ID == IDXid || r.ID == IDSXid) {
 			t.Errorf("rule %q: may page is %t", r.ID, r.Pages)
 		}
 	}

@@ -64,6 +64,10 @@ type Rule struct {
 	// and is sent even in the first week.
 	Pages bool
 
+	// Hardware says that a page of the rule is about a part of the node: no job
+	// should start on it.
+	Hardware bool
+
 	// HiddenBy names rules whose finding on the same subject is the cause of this
 	// one: while it fires as a ticket or a page, this one stays silent.
 	HiddenBy []ID

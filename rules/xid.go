@@ -56,11 +56,18 @@ func XidInfo(code int) Xid {
 	return xidRow{class: XidWatch, meaning: "error that this release does not know", action: askVendor}.entry()
 }
 
+// RecoveryXid tells that the recovery which the driver recommends has changed.
+const RecoveryXid = 154
+
 // XidOf returns what is known of an error with its message. For NVLink 5 errors
 // the message tells the severity; without one they count as fatal, because a
-// driver that tells nothing else reports only what is critical.
+// driver that tells nothing else reports only what is critical. For a changed
+// recovery the new recommendation decides.
 func XidOf(code int, message string) Xid {
 	e := XidInfo(code)
+	if r := recoveryOf(message); r != nil && code == RecoveryXid {
+		e.Class, e.Severity, e.Action = r.class, r.severity, r.action
+	}
 	if NVLink5(code) && strings.Contains(message, "Nonfatal") {
 		e.Class, e.Severity = XidNote, Info
 		e.Meaning += ", not fatal"

@@ -70,26 +70,67 @@ func TestXidOfRealMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	allowed := map[string][]XidClass{
-		"app": {XidApp}, "lost": {XidNode}, "follow-on": {XidFollowOn}, "recovery-action": {XidFollowOn}, "gsp": {XidReset},
-		"memory": {XidNote, XidReset, XidApp}, "other": {XidNote, XidWatch, XidApp},
+	// What each word of the expectation means in the book: the classes, and the
+	// worst severity.
+	type bounds struct {
+		classes []XidClass
+		worst   Severity
 	}
+	book := map[string]bounds{
+		"app":             {[]XidClass{XidApp}, Info},
+		"lost":            {[]XidClass{XidNode}, Page},
+		"follow-on":       {[]XidClass{XidFollowOn}, Info},
+		"memory":          {[]XidClass{XidNote, XidApp, XidReset}, Page},
+		"gsp":             {[]XidClass{XidReset}, Page},
+		"nvlink":          {[]XidClass{XidNote, XidFabric}, Page},
+		"recovery-action": {[]XidClass{XidWatch, XidReset, XidNode}, Page},
+		"other":           {[]XidClass{XidNote, XidApp, XidWatch}, Ticket},
+	}
+	met := map[string]bool{}
 	for _, row := range rows[1:] {
 		line, _ := strconv.Atoi(row[0])
 		code, _ := strconv.Atoi(row[1])
-		link, class := row[5], row[6]
+		link, word := row[5], row[6]
 		x := XidOf(code, messages[line-1])
-		if class == "nvlink" {
-			if want := map[string]Severity{"Fatal": Page, "Nonfatal": Info}[link]; x.Severity != want {
-				t.Errorf("line %d, Xid %d %s: severity %s, want %s", line, code, link, x.Severity, want)
-			}
-			continue
+		want, ok := book[word]
+		if met[word] = true; !ok {
+			t.Errorf("line %d: the book has nothing for the word %q", line, word)
 		}
-		if !slices.Contains(allowed[class], x.Class) {
-			t.Errorf("line %d, Xid %d: class %s, want one of %v", line, code, x.Class, allowed[class])
+		if !slices.Contains(want.classes, x.Class) || x.Severity > want.worst {
+			t.Errorf("line %d, Xid %d (%s): class %s, severity %s; want one of %v, at most %s", line, code, word, x.Class, x.Severity, want.classes, want.worst)
 		}
-		if class == "app" && x.Severity != Info {
-			t.Errorf("line %d, Xid %d is an application's fault but has severity %s", line, code, x.Severity)
+		if word == "nvlink" && x.Severity != map[string]Severity{"Fatal": Page, "Nonfatal": Info}[link] {
+			t.Errorf("line %d, Xid %d %s: severity %s", line, code, link, x.Severity)
 		}
+		if Lost(code) != (word == "lost") {
+			t.Errorf("line %d, Xid %d (%s): lost is %v", line, code, word, Lost(code))
+		}
+	}
+	if len(met) != len(book) {
+		t.Errorf("the messages have %d of the %d words: the test proves less than it seems", len(met), len(book))
+	}
+}
+
+func TestRecoveryDecides(t *testing.T) {
+	for message, want := range map[string]struct {
+		class    XidClass
+		severity Severity
+		action   string // a word of it
+	}{
+		"GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)":               {XidWatch, Ticket, "no new job"},
+		"GPU recovery action changed from 0x4 (Drain and Reset) to 0x1 (GPU Reset Required)": {XidReset, Page, "reset it"},
+		"GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)":            {XidNote, Info, "no action"},
+		"Node Reboot Required": {XidNode, Page, "reboot"},
+		"Drain P2P":            {XidWatch, Ticket, "several GPUs"},
+		"action 7":             {XidFollowOn, Info, "driver recommends"},
+		"":                     {XidFollowOn, Info, "driver recommends"},
+	} {
+		x := XidOf(RecoveryXid, message)
+		if x.Class != want.class || x.Severity != want.severity || !strings.Contains(x.Action, want.action) {
+			t.Errorf("%q is %s, %s, %q; want %s, %s and %q", message, x.Class, x.Severity, x.Action, want.class, want.severity, want.action)
+		}
+	}
+	if x := XidOf(31, "Node Reboot Required"); x.Severity != Info {
+		t.Errorf("an application's error that quotes a recovery has severity %s", x.Severity)
 	}
 }

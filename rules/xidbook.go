@@ -46,7 +46,7 @@ var xidBook = []xidRow{
 	{[]int{144, 145, 146, 147, 148, 149, 150}, XidFabric, "NVLink 5 error", checkNVLink},
 	{[]int{151}, XidNode, "rotation of the confidential computing keys failed", "Restart the virtual machine."},
 	{[]int{152, 153}, XidNote, "fault of the deep learning accelerator", nothing},
-	{[]int{154}, XidFollowOn, "the driver's recommended recovery changed", "Do what the driver recommends."},
+	{[]int{RecoveryXid}, XidFollowOn, "the driver's recommended recovery changed", "Do what the driver recommends."},
 	{[]int{155}, XidFabric, "NVLink error defined by software", checkNVLink},
 	{[]int{156}, XidWatch, "a part of the GPU was retired", "Reset the GPU when it is next idle."},
 	{[]int{157}, XidWatch, "a part of the GPU could not be retired", "Reset the GPU when it is next idle."},

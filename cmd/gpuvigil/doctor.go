@@ -42,7 +42,7 @@ func addDoctor(app *kingpin.Application) (string, command) {
 		diagnoses = append(diagnoses, doctorState(*state))
 		diagnoses = append(diagnoses, doctorNVML(ctx, *library, c)...)
 		diagnoses = append(diagnoses, doctorHost(c)...)
-		diagnoses = append(diagnoses, doctorTiers()...)
+		diagnoses = append(diagnoses, doctorTiers(c)...)
 		diagnoses = append(diagnoses, doctorSlack(ctx, c)...)
 		return printDiagnoses(p.out, diagnoses)
 	}
@@ -196,19 +196,42 @@ func doctorHost(c *config.Config) []diagnosis {
 
 // doctorTiers says what each tier of privilege would add. The base tier is the
 // default and needs no root.
-func doctorTiers() []diagnosis {
+func doctorTiers(c *config.Config) []diagnosis {
 	devices, err := filepath.Glob("/dev/nvidia[0-9]*")
 	tier0 := diagnosis{what: "tier 0: device files, world-readable /proc", ok: len(devices) > 0, found: fmt.Sprintf("%d GPU device files", len(devices))}
 	if err != nil {
 		tier0.found = err.Error()
 	}
 	tier1 := access("tier 1: kubelet pod-resources", "/var/lib/kubelet/pod-resources", unix.R_OK|unix.X_OK, "mount this directory to name the pod that was given each GPU")
-	tier2 := access("tier 2: kernel log", "/dev/kmsg", unix.R_OK, "give CAP_SYSLOG and this device to see Xids that NVML does not report")
+	tier2 := kernelLog(c.Host.Kmsg)
 	tier3 := diagnosis{what: "tier 3: ptrace-level reads", found: "off; libraries and I/O of other users' processes stay unknown", advice: "give CAP_SYS_PTRACE only if you want them"}
 	if _, err := os.ReadFile("/proc/1/io"); err == nil {
 		tier3.ok, tier3.found, tier3.advice = true, "this user can read other users' processes", ""
 	}
 	return []diagnosis{tier0, tier1, tier2, tier3}
+}
+
+// kernelLog opens the log, as the agent does: the right to read the file is not
+// enough where only administrators may see kernel messages.
+func kernelLog(path string) diagnosis {
+	d := diagnosis{what: "tier 2: kernel log"}
+	if path == "" {
+		d.found = "switched off with host.kmsg"
+		return d
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		d.found = err.Error()
+		d.advice = "give CAP_SYSLOG and this device to see each Xid with its message, those of NVSwitches, and those from before the agent started; " +
+			"or export the journal (host.journal)"
+		return d
+	}
+	if err := f.Close(); err != nil {
+		d.found = err.Error()
+		return d
+	}
+	d.ok, d.found = true, path+" is readable: Xid and SXid errors with their messages"
+	return d
 }
 
 func access(what, path string, mode uint32, advice string) diagnosis {

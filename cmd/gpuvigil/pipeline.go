@@ -17,6 +17,7 @@ import (
 	"gpuvigil/collector/child"
 	"gpuvigil/collector/host"
 	"gpuvigil/collector/inference"
+	"gpuvigil/collector/kernellog"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/metric"
@@ -30,7 +31,8 @@ type pipeline struct {
 	cfg       *config.Config
 	log       *slog.Logger
 	demo      *demo
-	driver    *child.Config // of the child that talks to NVML; nil without NVML
+	driver    *child.Config     // of the child that talks to NVML; nil without NVML
+	logs      *kernellog.Source // nil in a demo
 	sampler   *collector.Sampler
 	engine    *detect.Engine
 	receivers []alerting.Receiver
@@ -66,7 +68,7 @@ func (p *pipeline) restore(st *store.Store) error {
 		return err
 	}
 	if known != nil {
-		p.sampler.Know(*known)
+		p.know(*known)
 	}
 	if state != nil {
 		if err := p.engine.Restore(state); err != nil {
@@ -82,6 +84,14 @@ func (p *pipeline) restore(st *store.Store) error {
 	return nil
 }
 
+// know tells sampler and logs what an earlier pipeline knew.
+func (p *pipeline) know(k collector.Known) {
+	p.sampler.Know(k)
+	if p.logs != nil {
+		p.logs.Restore(k.Log)
+	}
+}
+
 // configureOutbox says who is told from now on.
 func (p *pipeline) configureOutbox() error {
 	return p.outbox.Configure(alerting.OutboxConfig{
@@ -93,7 +103,7 @@ func (p *pipeline) configureOutbox() error {
 // that is full must not make a reload forget.
 func (p *pipeline) inherit(old *pipeline) error {
 	if s := old.sampler.Latest(); s != nil {
-		p.sampler.Know(s.Known())
+		p.know(s.Known())
 	}
 	state, err := old.engine.Save()
 	if err == nil {
@@ -112,6 +122,9 @@ func (p *pipeline) run(ctx context.Context) error {
 	group.Go(func() error { return p.outbox.Run(ctx) })
 	group.Go(func() error { return p.sampler.Run(ctx, p.observe) })
 	err := group.Wait()
+	if p.logs != nil {
+		err = errors.Join(err, p.logs.Close())
+	}
 	if s := p.sampler.Latest(); s != nil {
 		p.record(s)
 	}
@@ -158,6 +171,9 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 			return nil, err
 		}
 		sources = append(sources, scheduled(h, fast))
+		p.logs = kernellog.New(kernellog.Config{Kmsg: p.cfg.Host.Kmsg, Journal: p.cfg.Host.Journal, Fabric: p.cfg.Host.FabricManagerLog,
+			ProcFS: p.cfg.Host.ProcFS, Log: p.log.With("component", kernellog.SourceName)})
+		sources = append(sources, scheduled(p.logs, fast))
 		if !p.cfg.NVML.Enabled {
 			break
 		}

@@ -104,5 +104,8 @@ func (r *recording) live(ctx context.Context, p *program, flags *agentFlags, len
 		}
 	})
 	gpus.use(ctx, nil)
+	if pipe.logs != nil {
+		err = errors.Join(err, pipe.logs.Close())
+	}
 	return errors.Join(err, failed)
 }

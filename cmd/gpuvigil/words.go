@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -109,7 +110,11 @@ func subjectName(f server.Finding) string {
 func eventText(e collector.Event) string {
 	switch e.Kind {
 	case collector.XidEvent:
-		return fmt.Sprintf("Xid %d on %s", e.Code, e.UUID)
+		return fmt.Sprintf("Xid %d on %s", e.Code, cmp.Or(e.UUID, e.PCI))
+	case collector.SXidEvent:
+		return strings.TrimSpace(fmt.Sprintf("SXid %d on NVSwitch %s %s", e.Code, e.PCI, e.Text))
+	case collector.FabricEvent:
+		return "fabric manager: " + e.Text
 	case collector.VersionEvent:
 		return fmt.Sprintf("%s changed from %s to %s", e.Component, e.From, e.To)
 	case collector.GPUAppeared:

@@ -154,6 +154,10 @@ func (d *decoder) endpoint(p *collector.Endpoint, v vector) {
 func (d *decoder) event(v *collector.Event, _ vector) {
 	v.Time, v.Kind, v.UUID, v.Code = d.time(), collector.EventKind(d.str()), d.str(), d.int()
 	v.Component, v.From, v.To, v.Text = d.str(), d.str(), d.str(), d.str()
+	if len(d.b) == 0 {
+		return // of a release before they came
+	}
+	v.PCI, v.Source, v.Fatal = d.str(), d.str(), d.uvarint()&flagFatal != 0
 }
 
 func (d *decoder) owners() []collector.Owner { return list(d, d.owner) }

@@ -155,6 +155,9 @@ func (e *encoder) event(v *collector.Event) {
 	e.str(v.From)
 	e.str(v.To)
 	e.str(v.Text)
+	e.str(v.PCI)
+	e.str(v.Source)
+	e.uvarint(bit(v.Fatal, flagFatal))
 }
 
 func (e *encoder) owners(owners []collector.Owner) {

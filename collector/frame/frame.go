@@ -65,13 +65,14 @@ const (
 	linkSection
 )
 
-// The bits of a GPU's and of a part's flags.
+// The bits of the flags of a GPU, a part and an event.
 const (
 	flagPresent = 1 << iota
 	flagHung
 	flagMIG
 
 	flagSimulated = 1
+	flagFatal     = 1
 )
 
 // The forms of a time.

@@ -139,7 +139,7 @@ func randomPart(rng *rand.Rand) *collector.Part {
 	}
 	for range rng.IntN(4) {
 		p.Events = append(p.Events, collector.Event{Time: g.time(), Kind: collector.EventKind(g.text()), UUID: g.text(), Code: g.int(),
-			Component: g.text(), From: g.text(), To: g.text(), Text: g.text()})
+			Component: g.text(), From: g.text(), To: g.text(), Text: g.text(), PCI: g.text(), Source: g.text(), Fatal: g.bool()})
 	}
 	return p
 }

@@ -66,10 +66,14 @@ const (
 	FullProfile    Profile = "full" // details, and each NVLink
 )
 
-// Host is where the kernel's files are.
+// Host is where the kernel's files and the logs are.
 type Host struct {
 	ProcFS string `yaml:"procfs"`
 	SysFS  string `yaml:"sysfs"`
+
+	Kmsg             string `yaml:"kmsg"`               // the kernel log; empty: it is not read
+	Journal          string `yaml:"journal"`            // file or FIFO with journalctl -k -o json, read if Kmsg cannot be; empty: none
+	FabricManagerLog string `yaml:"fabric_manager_log"` // empty: it is not read
 }
 
 // Inference is the demand side: inference servers whose metrics are read.
@@ -161,7 +165,7 @@ func Default() *Config {
 			InitLimit: Duration(time.Minute),
 			Profile:   DefaultProfile,
 		},
-		Host:      Host{ProcFS: "/proc", SysFS: "/sys"},
+		Host:      Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
 		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),

@@ -130,7 +130,7 @@ var (
 	XidErrors = row(Def{Entity: Xid, Kind: Counter, Tier: Fast, Name: "vigil_gpu_xid_errors_total",
 		NVML: "nvmlEventTypeXidCriticalError", Raw: "event",
 		DCGM: renamed(Gauge, 0, 0, "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR"),
-		Help: "Xid errors by code since the agent started."})
+		Help: "Xid errors by code since the node booted, as far as an agent was told by the driver or the kernel log; one that both tell of counts once. The driver leaves lines out when there are many: the count is a floor."})
 	XidLast = row(Def{Entity: Xid, Tier: Fast, Name: "vigil_gpu_xid_last_timestamp_seconds",
 		Help: "Unix time of the last Xid error with this code."})
 )

@@ -21,6 +21,7 @@ var (
 	refusedDuplicate = vm.GetOrCreateCounter(metric.SeriesRefused.Series("duplicate"))
 	refusedUnknown   = vm.GetOrCreateCounter(metric.SeriesRefused.Series("unknown"))
 	cappedXids       = vm.GetOrCreateCounter(metric.SeriesCapped.Series("xid"))
+	cappedSXids      = vm.GetOrCreateCounter(metric.SeriesCapped.Series("sxid"))
 	cappedOwners     = vm.GetOrCreateCounter(metric.SeriesCapped.Series("owner"))
 	cappedVersions   = vm.GetOrCreateCounter(metric.SeriesCapped.Series("version"))
 )

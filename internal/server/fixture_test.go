@@ -83,6 +83,9 @@ func node(now time.Time) *world {
 	s.GPUs[6].Readings = collector.NewReadings(metric.GPU)
 	s.GPUs[6].Stamp(metric.Fast, now.Add(-6*time.Minute))
 	s.GPUs[6].Xids = []collector.XidCount{{Code: 79, Count: 1, Last: now.Add(-6 * time.Minute)}}
+	s.SXids = []collector.SXidCount{
+		{Switch: "0000:a9:00.0", Code: 12028, Count: 3, Last: now.Add(-time.Hour)}, {Switch: "0000:a9:00.0", Code: 20034, Fatal: true, Count: 1, Last: now.Add(-6 * time.Minute)},
+	}
 	mig(s, 7)
 	s.Endpoints = []collector.Endpoint{{URL: "http://chat-70b.chat:8000/metrics", Engine: "vllm", Model: "llama-3.3-70b", Readings: collector.NewReadings(metric.Endpoint)}}
 	set(s.Endpoints[0].Readings, metric.RequestsRunning, 64, metric.RequestsWaiting, 38, metric.QueueTimeP95, 4.1, metric.KVCacheUsage, 0.97, metric.GeneratedTokens, 1.25e6)

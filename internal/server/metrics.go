@@ -18,6 +18,7 @@ const (
 	maxXids     = 32 // codes of one GPU
 	maxOwners   = 32 // of one GPU
 	maxVersions = 64 // components of the node
+	maxSXids    = 64 // errors of NVSwitches by switch, code and severity
 )
 
 // sparePages is how many pages are kept for the next scrapes; only scrapes at the
@@ -54,6 +55,7 @@ func (s *Server) fill(e *exposition, now time.Time) {
 			e.instances(snap)
 			e.links(snap)
 			e.endpoints(snap)
+			e.sxids(snap)
 		}
 	}
 	if view != nil {
@@ -186,6 +188,26 @@ func newest(xids []collector.XidCount, limit int) []collector.XidCount {
 	kept = kept[:limit]
 	slices.SortFunc(kept, func(a, b collector.XidCount) int { return a.Code - b.Code })
 	return kept
+}
+
+// sxids has the errors of switches; of too many those that fell last.
+func (e *exposition) sxids(s *collector.Snapshot) {
+	list := s.SXids
+	if extra := len(list) - maxSXids; extra > 0 {
+		cappedSXids.Add(extra)
+		list = slices.Clone(list)
+		slices.SortStableFunc(list, func(a, b collector.SXidCount) int { return b.Last.Compare(a.Last) })
+		list = list[:maxSXids]
+	}
+	for _, x := range list {
+		severity := "non_fatal"
+		if x.Fatal {
+			severity = "fatal"
+		}
+		labels := []string{x.Switch, strconv.Itoa(x.Code), severity}
+		e.one(metric.SXidErrors, float64(x.Count), labels...)
+		e.one(metric.SXidLast, unix(x.Last), labels...)
+	}
 }
 
 // held is the device memory that processes hold on one GPU.

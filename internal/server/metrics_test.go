@@ -275,6 +275,11 @@ func TestManyOfAKindAreCapped(t *testing.T) {
 		g.Owners = append(g.Owners, collector.Owner{Kind: "pod", ID: fmt.Sprint(i)})
 		w.snap.Node.Versions = append(w.snap.Node.Versions, collector.Version{Component: fmt.Sprint("c", i), Value: "1"}, collector.Version{Component: fmt.Sprint("d", i), Value: "1"})
 	}
+	w.snap.SXids = nil
+	for i := range 100 {
+		w.snap.SXids = append(w.snap.SXids, collector.SXidCount{Switch: "0000:a9:00.0", Code: i, Fatal: i%2 == 0, Count: 1, Last: now})
+	}
+	sxids := cappedSXids.Get()
 	xids, owners, versions := cappedXids.Get(), cappedOwners.Get(), cappedVersions.Get()
 	page := parse(t, plainText(t, w.server(t)))
 	if got := len(page["vigil_gpu_xid_errors_total"].Metric); got != maxXids+1 {
@@ -282,6 +287,9 @@ func TestManyOfAKindAreCapped(t *testing.T) {
 	}
 	if got := page["vigil_gpu_xid_errors_total"].Metric[31].Label[2].GetValue(); got != "31" {
 		t.Errorf("the last code kept is %s, want 31: those that fell last, in order", got)
+	}
+	if got := len(page["vigil_nvswitch_sxid_errors_total"].Metric); got != maxSXids || cappedSXids.Get()-sxids != 36 {
+		t.Errorf("%d series of switch errors and %d left out, want %d and the rest of 100", got, cappedSXids.Get()-sxids, maxSXids)
 	}
 	counted := []uint64{cappedXids.Get() - xids, cappedOwners.Get() - owners, cappedVersions.Get() - versions}
 	if diff := cmp.Diff([]uint64{18, 18, 40}, counted); diff != "" {

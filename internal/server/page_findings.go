@@ -175,6 +175,10 @@ func happened(e collector.Event) string {
 	switch e.Kind {
 	case collector.XidEvent:
 		return fmt.Sprintf("Xid %d", e.Code)
+	case collector.SXidEvent:
+		return strings.TrimSpace(fmt.Sprintf("SXid %d on NVSwitch %s %s", e.Code, e.PCI, e.Text))
+	case collector.FabricEvent:
+		return "fabric manager: " + e.Text
 	case collector.VersionEvent:
 		return e.Component + " " + orNone(e.From) + " → " + orNone(e.To)
 	case collector.GPUAppeared:

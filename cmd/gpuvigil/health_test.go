@@ -1,0 +1,138 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/detect"
+	"gpuvigil/internal/metric"
+	"gpuvigil/internal/server"
+	"gpuvigil/rules"
+)
+
+// fakeAgent answers on an agent's socket with a node of two GPUs, and returns the
+// state directory.
+func fakeAgent(t *testing.T, change func(*collector.Snapshot, *detect.View)) string {
+	t.Helper()
+	now := time.Now()
+	s := &collector.Snapshot{
+		Time: now, Node: collector.Node{Name: "gpu-01", Readings: collector.NewReadings(metric.Node)},
+		Sources: []collector.SourceState{
+			{Name: "nvml", Interval: time.Minute, Last: now, Expected: true},
+			{Name: "inference", Interval: time.Minute, Err: "connection refused", Expected: true},
+		},
+	}
+	for i := range 2 {
+		g := collector.GPU{Index: i, UUID: "GPU-" + string(rune('a'+i)), Present: true, Readings: collector.NewReadings(metric.GPU)}
+		g.Set(metric.GPUPresent, 1)
+		s.GPUs = append(s.GPUs, g)
+	}
+	v := &detect.View{Time: now}
+	change(s, v)
+	dir := t.TempDir()
+	socket, err := server.ListenSocket(t.Context(), filepath.Join(dir, socketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveOn(t, socket, server.New(server.Config{
+		Snapshot: func() *collector.Snapshot { return s }, View: func() *detect.View { return v }, Log: slog.New(slog.DiscardHandler),
+	}).SocketHandler())
+	return dir
+}
+
+func serveOn(t *testing.T, socket net.Listener, h http.Handler) {
+	t.Helper()
+	agent := &http.Server{Handler: h}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = agent.Serve(socket) // returns when the test closes it
+	}()
+	t.Cleanup(func() {
+		if err := agent.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+}
+
+func fires(rule rules.ID, severity rules.Severity, title string) detect.Finding {
+	return detect.Finding{Rule: rule, Subject: detect.Subject{Kind: "gpu", ID: "GPU-b"}, Cause: "a_cause", Severity: severity, State: detect.Firing,
+		Node: "gpu-01", GPUIndex: 1, Evidence: detect.Evidence{Title: title}}
+}
+
+func TestHealth(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*collector.Snapshot, *detect.View)
+		args   []string
+		code   int
+		line   string
+	}{
+		"well": {func(*collector.Snapshot, *detect.View) {}, nil, 0, "OK  2 GPUs\n"},
+		"lost": {func(s *collector.Snapshot, _ *detect.View) {
+			s.GPUs[1].Present = false
+			s.GPUs[1].Set(metric.GPUPresent, 0)
+		}, nil, 1, "PROBLEM  GPU 1 is lost\n"},
+		"hung":  {func(s *collector.Snapshot, _ *detect.View) { s.GPUs[0].Hung = true }, nil, 1, "PROBLEM  GPU 0 hangs\n"},
+		"fewer": {func(*collector.Snapshot, *detect.View) {}, []string{"--gpus=8"}, 1, "PROBLEM  2 of 8 GPUs answer\n"},
+		"page": {func(_ *collector.Snapshot, v *detect.View) {
+			v.Findings = []detect.Finding{fires(rules.IDXid, rules.Page, "The power management unit halted (Xid 62)")}
+		}, nil, 1, "PROBLEM  The power management unit halted (Xid 62) on gpu-01/1\n"},
+		"the work on it": {func(_ *collector.Snapshot, v *detect.View) {
+			over := fires(rules.IDXid, rules.Page, "over")
+			over.State = detect.Resolved
+			v.Findings = []detect.Finding{fires(rules.IDXid, rules.Info, "an application's error"), fires(rules.IDIdleGPU, rules.Ticket, "idle"), over}
+		}, nil, 0, "OK  2 GPUs\n"},
+		"blind": {func(s *collector.Snapshot, _ *detect.View) {
+			s.Sources[0].Err, s.Sources[0].Last = "driver/library version mismatch", time.Time{}
+		}, nil, 2, "UNKNOWN  source nvml does not see: driver/library version mismatch\n"},
+		"blind, and lost before": {func(s *collector.Snapshot, v *detect.View) {
+			s.Sources[0].Err = "timeout"
+			v.Findings = []detect.Finding{fires(rules.IDXid, rules.Page, "The GPU has fallen off the bus (Xid 79)")}
+		}, nil, 1, "PROBLEM  The GPU has fallen off the bus (Xid 79) on gpu-01/1\n"},
+		"nobody has asked": {func(s *collector.Snapshot, _ *detect.View) {
+			s.GPUs[0].Readings = collector.NewReadings(metric.GPU)
+		}, nil, 2, "UNKNOWN  GPU 0 has not been asked for\n"},
+		"old":     {func(s *collector.Snapshot, _ *detect.View) { s.Time = s.Time.Add(-10 * time.Minute) }, nil, 2, "UNKNOWN  what the agent knows is 10 min old\n"},
+		"old, ok": {func(s *collector.Snapshot, _ *detect.View) { s.Time = s.Time.Add(-10 * time.Minute) }, []string{"--max-age=1h"}, 0, "OK  2 GPUs\n"},
+		"no GPU":  {func(s *collector.Snapshot, _ *detect.View) { s.GPUs, s.Sources = nil, nil }, nil, 0, "OK  no GPU was ever seen here\n"},
+		"text of others": {func(s *collector.Snapshot, _ *detect.View) {
+			s.Sources[0].Err = "a\nb\x1b[2J"
+		}, nil, 2, "UNKNOWN  source nvml does not see: a b [2J\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := gpuvigil(t, append([]string{"health", "--state.dir=" + fakeAgent(t, c.change)}, c.args...)...)
+			if code != c.code || out != c.line || errs != "" {
+				t.Errorf("exit %d and %q %q, want %d and %q", code, out, errs, c.code, c.line)
+			}
+		})
+	}
+}
+
+func TestHealthWithoutAnAnswer(t *testing.T) {
+	if code, out, _ := gpuvigil(t, "health", "--state.dir="+t.TempDir()); code != 2 || !strings.HasPrefix(out, "UNKNOWN  ") || strings.Count(out, "\n") != 1 {
+		t.Errorf("without an agent: exit %d, %q, want 2 and why in one line", code, out)
+	}
+	dir := t.TempDir()
+	socket, err := server.ListenSocket(t.Context(), filepath.Join(dir, socketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := make(chan struct{})
+	t.Cleanup(func() { close(silent) })
+	serveOn(t, socket, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-silent:
+		case <-r.Context().Done():
+		}
+	}))
+	if code, out, _ := gpuvigil(t, "health", "--state.dir="+dir); code != 2 || out != "UNKNOWN  the agent has not answered within 900ms\n" {
+		t.Errorf("an agent that hangs: exit %d, %q, want 2 and that it has not answered", code, out)
+	}
+}
