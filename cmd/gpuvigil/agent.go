@@ -261,6 +261,7 @@ func (a *agent) serverConfig(web *webConfig, full bool) server.Config {
 		ReleasedUntil: a.driver.releasedUntil,
 		Version:       server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
 		Full:          full,
+		DCGM:          a.flags.dcgm,
 		Authenticated: web.Authenticated,
 		Log:           a.log,
 	}

@@ -24,6 +24,7 @@ type agentFlags struct {
 	library    string
 	profile    string
 	procfs     string
+	dcgm       bool
 	web        *web.FlagConfig
 }
 
@@ -34,6 +35,7 @@ func addAgentFlags(cmd *kingpin.CmdClause) *agentFlags {
 	cmd.Flag("nvml.library-path", "Path of libnvidia-ml.so.1. Default: the dynamic linker finds it.").StringVar(&f.library)
 	cmd.Flag("collector.profile", "How much is told of each GPU: default keeps within 150 series, full has details and each NVLink. Default: the configuration's.").
 		EnumVar(&f.profile, string(config.DefaultProfile), string(config.FullProfile))
+	cmd.Flag("compat.dcgm", "Also serve the GPUs' metrics under the names and labels of dcgm-exporter, up to 4.8 and since 4.9, for dashboards and alerts that are written for it. /metrics is then not offered as OpenMetrics.").BoolVar(&f.dcgm)
 	cmd.Flag("path.procfs", "Where the host's /proc is.").StringVar(&f.procfs)
 	f.stateDir = addStateDir(cmd)
 	return f

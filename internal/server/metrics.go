@@ -35,8 +35,12 @@ func (s *Server) Gather() (families []*dto.MetricFamily, done func(), err error)
 		e = newExposition(s.layout)
 	}
 	e.reset()
-	s.fill(e, time.Now())
-	return e.gathered(), func() {
+	now := time.Now()
+	s.fill(e, now)
+	if snap := s.cfg.Snapshot(); s.cfg.DCGM && snap != nil && !stale(snap, now) {
+		families = dcgmFamilies(snap)
+	}
+	return append(families, e.gathered()...), func() {
 		select {
 		case s.spare <- e:
 		default:

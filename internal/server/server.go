@@ -36,6 +36,10 @@ type Config struct {
 	// Full makes series of the rows that are details, too, and of each NVLink.
 	Full bool
 
+	// DCGM adds the series under the names of dcgm-exporter. The page is then never
+	// in OpenMetrics, which would add _total to the names of its counters.
+	DCGM bool
+
 	// Authenticated says whether the listener asks every client who it is; it is
 	// asked for each request, because that can change while the agent runs. Without
 	// it, page and API answer clients on this machine only.
@@ -69,7 +73,7 @@ func New(cfg Config) *Server {
 	s.metrics = promhttp.HandlerForTransactional(s, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug), // what a client asked amiss, or that it has gone
 		ErrorHandling:       promhttp.ContinueOnError,
-		EnableOpenMetrics:   true,
+		EnableOpenMetrics:   !cfg.DCGM,
 		OfferedCompressions: []promhttp.Compression{promhttp.Identity, promhttp.Gzip},
 		MaxRequestsInFlight: maxScrapes,
 	})
