@@ -23,6 +23,9 @@ type excuses map[string]string
 var nowhere = excuses{
 	"vigil_mig_":           "no GPU is in MIG mode",
 	metric.FanSpeed.Name:   "the board has no fan of its own",
+	"vigil_gpu_nvlink5_":   "the board has NVLink 4",
+	"vigil_gpu_retired_":   "the board replaces rows, it does not retire pages",
+	"vigil_nvswitch_":      "no NVSwitch has had an error",
 	metric.GPUDropped.Name: "the driver returns no value that cannot be",
 	" unless on (instance) " + metric.OutboxLength.Name: "stands in where no receiver is configured",
 }

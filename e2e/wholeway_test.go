@@ -52,7 +52,11 @@ func TestWholeWay(t *testing.T) {
 	eventually(t, "Prometheus has scraped for as long as the dashboards look back", func() error {
 		return p.has(t.Context(), "vigil_node_info and vigil_node_info offset 12s")
 	})
-	checkDashboards(t, p, excuses{"vigil_owner_gpu_share_ratio": "no source tells who owns a GPU yet"}, "overview: Who holds them")
+	checkDashboards(t, p, excuses{
+		"vigil_owner_gpu_share_ratio": "no source tells who owns a GPU yet",
+		"vigil_kernel_log_":           "this machine's kernel log is not the simulated node's",
+		"vigil_fabric_manager_":       "nor is its fabric manager",
+	}, "overview: Who holds them", "overview: NVSwitch errors", "overview: NVSwitch errors by code", "overview: Kernel log")
 
 	before, err := a.findings()
 	if err != nil {
@@ -91,7 +95,7 @@ func TestWholeWay(t *testing.T) {
 func wholeWayConfig(node *simulated, slack *slacktest.Server, tokenFile string) string {
 	return fmt.Sprintf(`
 sampling: {fast: 1s, slow: 1s, inventory: 2s}
-host: {sysfs: %s}
+host: {sysfs: %s, kmsg: "", fabric_manager_log: ""}
 inference:
   interval: 1s
   timeout: 1s

@@ -110,6 +110,11 @@ func (s *Sim) observeHost() {
 	r.Set(metric.DiskIOTime, h.io)
 	setAll(r, metric.NetworkBytes, []float64{h.rx, h.tx})
 
+	// A healthy kernel says something every few seconds.
+	r.Set(metric.KernelLogRecords, math.Floor(s.now.Sub(s.boot).Seconds()/4))
+	r.Set(metric.KernelLogLost, 0)
+	r.Set(metric.FabricManagerErrors, 0)
+
 	hung := 0.0
 	for _, g := range s.gpus {
 		if g.hung {
