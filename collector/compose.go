@@ -24,7 +24,7 @@ type composer struct {
 
 func newComposer(cfg SamplerConfig) composer {
 	c := composer{node: cfg.Node, tiers: cfg.Tiers, clock: clock{log: cfg.Log}, rows: make(map[metric.Entity][]*metric.Def)}
-	for _, e := range []metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Process, metric.Endpoint} {
+	for _, e := range []metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Link, metric.Process, metric.Endpoint} {
 		c.rows[e] = metric.Of(e)
 	}
 	return c
@@ -142,6 +142,14 @@ func (c *composer) mergeLists(s *Snapshot, inputs []input) {
 	}
 	slices.SortStableFunc(s.Instances, func(a, b Instance) int {
 		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.GI, b.GI), cmp.Compare(a.CI, b.CI))
+	})
+
+	s.Links = mergeEntities(inputs, c.rows[metric.Link], links)
+	for i := range s.Links {
+		c.gpus.index(s.Links[i].UUID, &s.Links[i].GPU)
+	}
+	slices.SortStableFunc(s.Links, func(a, b Link) int {
+		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Number, b.Number))
 	})
 
 	s.Processes = mergeEntities(inputs, c.rows[metric.Process], processes)

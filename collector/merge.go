@@ -19,6 +19,11 @@ type instanceKey struct {
 	gi, ci int
 }
 
+type linkKey struct {
+	uuid   string
+	number int
+}
+
 type processKey struct {
 	pid       int
 	uuid, mig string
@@ -35,6 +40,13 @@ var instances = kind[Instance, instanceKey]{
 		over(&dst.Profile, src.Profile)
 		overList(&dst.Owners, src.Owners)
 	},
+}
+
+var links = kind[Link, linkKey]{
+	list:     func(p *Part) []Link { return p.Links },
+	key:      func(l *Link) linkKey { return linkKey{l.UUID, l.Number} },
+	readings: func(l *Link) *Readings { return &l.Readings },
+	over:     func(_, _ *Link) {},
 }
 
 var processes = kind[Process, processKey]{

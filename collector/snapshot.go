@@ -28,6 +28,7 @@ type Snapshot struct {
 	Node      Node
 	GPUs      []GPU         // in the order of their index
 	Instances []Instance    // MIG instances, by GPU index, then GI, then CI
+	Links     []Link        // NVLinks, by GPU index, then number; in the full profile only
 	Processes []Process     // one for each (process, GPU), by GPU index, then pid
 	Endpoints []Endpoint    // inference servers, by URL
 	Events    []Event       // what happened since the snapshot before, in order of time
@@ -84,6 +85,14 @@ type Instance struct {
 	GI, CI  int
 	Profile string // 1g.10gb
 	Owners  []Owner
+	Readings
+}
+
+// Link is one NVLink of a GPU.
+type Link struct {
+	GPU    int
+	UUID   string
+	Number int
 	Readings
 }
 

@@ -35,6 +35,7 @@ type Part struct {
 	Node      Node
 	GPUs      []GPU
 	Instances []Instance
+	Links     []Link
 	Processes []Process
 	Endpoints []Endpoint
 	Events    []Event // since the part before; each is delivered once
@@ -56,6 +57,6 @@ type Scheduled struct {
 func (s *Snapshot) Part() *Part {
 	return &Part{
 		Time: s.Time, Boot: s.Boot, Simulated: s.Simulated, Node: s.Node,
-		GPUs: s.GPUs, Instances: s.Instances, Processes: s.Processes, Endpoints: s.Endpoints, Events: s.Events,
+		GPUs: s.GPUs, Instances: s.Instances, Links: s.Links, Processes: s.Processes, Endpoints: s.Endpoints, Events: s.Events,
 	}
 }

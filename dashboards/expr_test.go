@@ -26,6 +26,29 @@ var (
 var undrawn = map[*metric.Def]string{
 	metric.ECCLifetimeErrors: "a total over the life of the board, for a claim under warranty; what happened in the time range is drawn from vigil_gpu_ecc_errors_total",
 	metric.MIGMemoryFree:     "capacity less used, which are drawn",
+
+	metric.PowerInstant:          "close to vigil_gpu_power_draw_watts, which is drawn",
+	metric.PowerBands:            "for whoever asks how power was spent; the bands of utilization and SM activity are drawn",
+	metric.PowerPeak:             "for sizing a supply; the draw is drawn",
+	metric.PowerLow:              "for sizing a supply; the draw is drawn",
+	metric.DRAMBands:             "for whoever asks about memory bandwidth alone; the bands of utilization and SM activity are drawn",
+	metric.DRAMPeak:              "for whoever asks about memory bandwidth alone; those of utilization are drawn",
+	metric.DRAMLow:               "for whoever asks about memory bandwidth alone; those of utilization are drawn",
+	metric.SMActivityPeak:        "those of utilization are drawn",
+	metric.SMActivityLow:         "those of utilization are drawn",
+	metric.GraphicsActivity:      "close to utilization, which is drawn",
+	metric.PipeActivity:          "for whoever tunes a kernel",
+	metric.MIGGraphicsActivity:   "the activity of the SMs is drawn",
+	metric.MIGSMOccupancy:        "the activity of the SMs is drawn",
+	metric.TemperatureMargin:     "the temperature is drawn",
+	metric.TemperatureLimit:      "does not change",
+	metric.ECCUncorrected:        "errors by type are drawn; where they were is for who looks into one",
+	metric.ECCMode:               "a setting",
+	metric.SRAMThreshold:         "told to root only; a rule's matter",
+	metric.PersistenceMode:       "a setting",
+	metric.VGPULicensed:          "a setting",
+	metric.FabricHealth:          "the state is drawn",
+	metric.ConfidentialComputing: "a setting",
 }
 
 func expressions(t *testing.T, d Dashboard) []Expression {
@@ -132,7 +155,7 @@ func TestEveryRowIsDrawn(t *testing.T) {
 	}
 	for _, row := range metric.All() {
 		switch reason, excused := undrawn[row]; {
-		case row.Entity == metric.Process: // no series by default
+		case row.Entity == metric.Process || row.Detail: // no series by default
 		case drawn[row.Name] && excused:
 			t.Errorf("%s is drawn, though it is listed as not drawn because it is %s", row, reason)
 		case !drawn[row.Name] && !excused:

@@ -40,7 +40,7 @@ func overview() (dashboard.Dashboard, error) {
 
 	for _, r := range []row{
 		{100, "What is wrong now", wrong()},
-		{200, "GPUs", gpus()},
+		{200, "GPUs", append(gpus(), depth()...)},
 		{300, "Demand", demand()},
 		{400, "Host", host()},
 		{500, "Versions and faults", faults()},

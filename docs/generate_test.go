@@ -220,6 +220,9 @@ func tierOf(d *metric.Def) string {
 	case metric.Agent, metric.Source, metric.Finding:
 		return ""
 	}
+	if d.Detail {
+		return d.Tier.String() + "; a series in the full profile only"
+	}
 	return d.Tier.String()
 }
 
@@ -230,7 +233,11 @@ func sourceOf(d *metric.Def) string {
 		out = append(out, "`"+d.NVML+"` in "+d.Raw)
 	}
 	if len(d.DCGM) > 0 {
-		out = append(out, "DCGM: `"+strings.Join(d.DCGM, "`, `")+"`")
+		var names []string
+		for _, n := range d.DCGM {
+			names = append(names, n.Name)
+		}
+		out = append(out, "DCGM: `"+strings.Join(names, "`, `")+"`")
 	}
 	return strings.Join(out, "<br>")
 }

@@ -77,7 +77,7 @@ func TestRunbooksExist(t *testing.T) {
 			t.Errorf("docs/rules.md has no heading for %s, where its alerts point to", r.Runbook)
 		}
 	}
-	source, err := rules.Prometheus()
+	source, err := rules.Prometheus(rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestFlagsExist(t *testing.T) {
 }
 
 func TestMetricsExist(t *testing.T) {
-	source, err := rules.Prometheus()
+	source, err := rules.Prometheus(rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

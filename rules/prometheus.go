@@ -1,7 +1,9 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -50,19 +52,49 @@ type metadata struct {
 	Labels map[string]string `yaml:"labels"`
 }
 
-// Prometheus returns the recording and alerting rules as a rule file of
-// Prometheus. The same rule book gives the same bytes.
-func Prometheus() ([]byte, error) { return marshal(groups()) }
-
-// PrometheusRule returns the same rules as a manifest for the Prometheus operator.
-func PrometheusRule() ([]byte, error) {
-	labels := map[string]string{"app.kubernetes.io/name": "gpuvigil"}
-	return marshal(manifest{"monitoring.coreos.com/v1", "PrometheusRule", metadata{"gpuvigil", labels}, groups()})
+// Options says how the generated rules are written.
+type Options struct {
+	// RunbookURL is what a rule's name is appended to for the annotation
+	// runbook_url, as links.runbook of the configuration: an absolute http or https
+	// URL. If it is empty, alerts have the annotation runbook instead, a path in the
+	// docs of this release.
+	RunbookURL string
 }
 
-func groups() ruleFile {
+// check refuses a URL that would not lead to a runbook.
+func (o Options) check() error {
+	if o.RunbookURL == "" {
+		return nil
+	}
+	u, err := url.Parse(o.RunbookURL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Contains(o.RunbookURL, "{{") {
+		return errors.New("the runbook URL cannot be used: give an absolute one without credentials or templates, such as https://example.com/runbooks#")
+	}
+	return nil
+}
+
+// Prometheus returns the recording and alerting rules as a rule file of
+// Prometheus. The same rule book and options give the same bytes. The options'
+// URL may be refused.
+func Prometheus(o Options) ([]byte, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return marshal(groups(o))
+}
+
+// PrometheusRule returns the same rules as a manifest for the Prometheus operator.
+func PrometheusRule(o Options) ([]byte, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	labels := map[string]string{"app.kubernetes.io/name": "gpuvigil"}
+	return marshal(manifest{"monitoring.coreos.com/v1", "PrometheusRule", metadata{"gpuvigil", labels}, groups(o)})
+}
+
+func groups(o Options) ruleFile {
 	var f ruleFile
-	for _, g := range catalogue() {
+	for _, g := range catalogue(o) {
 		rules := make([]promRule, len(g.cases))
 		for i, c := range g.cases {
 			rules[i] = c.rule
@@ -95,5 +127,14 @@ func alertName(id ID) string {
 	return name
 }
 
-// runbook is where the docs explain a rule.
-func runbook(anchor string) string { return "docs/rules.md#" + anchor }
+// annotations are those that every alert has. anchor is of the heading in the docs
+// that explains the rule.
+func (o Options) annotations(summary, description, action, anchor string) map[string]string {
+	a := map[string]string{"summary": summary, "description": description, "action": action}
+	if o.RunbookURL != "" {
+		a["runbook_url"] = o.RunbookURL + anchor
+	} else {
+		a["runbook"] = "docs/rules.md#" + anchor
+	}
+	return a
+}

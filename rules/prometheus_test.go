@@ -15,15 +15,15 @@ import (
 )
 
 func TestGeneratedFiles(t *testing.T) {
-	for name, build := range map[string]func() ([]byte, error){
+	for name, build := range map[string]func(Options) ([]byte, error){
 		RulesFile: Prometheus, PrometheusRuleFile: PrometheusRule, PromtoolTestsFile: PromtoolTests,
 	} {
-		got, err := build()
+		got, err := build(Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 5 {
-			if again, err := build(); err != nil || !bytes.Equal(got, again) {
+			if again, err := build(Options{}); err != nil || !bytes.Equal(got, again) {
 				t.Fatalf("%s differs from one run to the next, error %v", name, err)
 			}
 		}
@@ -33,7 +33,7 @@ func TestGeneratedFiles(t *testing.T) {
 
 func TestEveryRuleHasAnAlert(t *testing.T) {
 	alerts := map[string]promRule{}
-	for _, g := range groups().Groups {
+	for _, g := range groups(Options{}).Groups {
 		for _, r := range g.Rules {
 			if r.Alert != "" {
 				alerts[r.Alert] = r
@@ -66,9 +66,9 @@ func TestEveryRuleHasAnAlert(t *testing.T) {
 // alert silently.
 func TestRulesAskOnlyForWhatIsExported(t *testing.T) {
 	names := regexp.MustCompile(`vigil_\w+`)
-	for _, g := range groups().Groups {
+	for _, g := range groups(Options{}).Groups {
 		for _, r := range g.Rules {
-			for _, name := range names.FindAllString(r.Expr, -1) {
+			for _, name := range names.FindAllString(r.Expr+r.Annotations["summary"], -1) {
 				if _, err := metric.ByName(name); err != nil {
 					t.Errorf("%s%s: %v", r.Alert, r.Record, err)
 				}
@@ -81,7 +81,7 @@ func TestRulesAskOnlyForWhatIsExported(t *testing.T) {
 }
 
 func TestEveryRuleIsTestedBothWays(t *testing.T) {
-	data, err := PromtoolTests()
+	data, err := PromtoolTests(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestEveryRuleIsTestedBothWays(t *testing.T) {
 			count(e.Expr, len(e.Expected))
 		}
 	}
-	for _, g := range groups().Groups {
+	for _, g := range groups(Options{}).Groups {
 		for _, r := range g.Rules {
 			if name := r.Alert + r.Record; fires[name] == 0 || silent[name] == 0 {
 				t.Errorf("%s has %d tests in which it fires and %d in which it is silent", name, fires[name], silent[name])
@@ -115,7 +115,7 @@ func TestEveryRuleIsTestedBothWays(t *testing.T) {
 }
 
 func TestManifestHoldsTheSameRules(t *testing.T) {
-	data, err := PrometheusRule()
+	data, err := PrometheusRule(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +126,31 @@ func TestManifestHoldsTheSameRules(t *testing.T) {
 	if m.APIVersion != "monitoring.coreos.com/v1" || m.Kind != "PrometheusRule" || m.Metadata.Name == "" {
 		t.Errorf("manifest is %s %s named %q", m.APIVersion, m.Kind, m.Metadata.Name)
 	}
-	if diff := cmp.Diff(groups(), m.Spec); diff != "" {
+	if diff := cmp.Diff(groups(Options{}), m.Spec); diff != "" {
 		t.Errorf("rules of the manifest (-plain +manifest):\n%s", diff)
+	}
+}
+
+func TestRunbooks(t *testing.T) {
+	build := map[string]func(Options) ([]byte, error){"rules": Prometheus, "manifest": PrometheusRule, "tests": PromtoolTests}
+	for name, f := range build {
+		out, err := f(Options{RunbookURL: "https://wiki.example.com/gpus?page="})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"https://wiki.example.com/gpus?page=xid", "https://wiki.example.com/gpus?page=agent"} {
+			if !bytes.Contains(out, []byte("runbook_url: "+want)) {
+				t.Errorf("%s: no alert links to %s", name, want)
+			}
+		}
+		if bytes.Contains(out, []byte("runbook: ")) {
+			t.Errorf("%s: an alert has a path for a runbook beside the URL", name)
+		}
+		for _, bad := range []string{"docs/rules.md#", "//wiki.example.com/", "ftp://wiki.example.com/", "https:///x", "https://me:hunter2@wiki.example.com/", "https://a/{{ .Value }}", "https://a b/"} {
+			if _, err := f(Options{RunbookURL: bad}); err == nil || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s with the runbook URL %s: error %v, want one that tells no secret", name, bad, err)
+			}
+		}
 	}
 }
 

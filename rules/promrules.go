@@ -26,6 +26,9 @@ type promCase struct {
 	at     time.Duration     // when the rule is asked
 	labels map[string]string // of the alert or sample that firing gives
 	value  float64           // of that sample
+
+	summary string // of that alert, if it has more than labels in it
+	also    []example
 }
 
 // series is input of a test: so many values, one a minute, from first on by step.
@@ -36,18 +39,18 @@ type series struct {
 }
 
 // catalogue returns everything that is given to Prometheus, in the order of the file.
-func catalogue() []promGroup {
+func catalogue(o Options) []promGroup {
 	return []promGroup{
 		{"gpuvigil.recording", recordings()},
-		{"gpuvigil.findings", findingAlerts()},
-		{"gpuvigil.agent", agentAlerts()},
+		{"gpuvigil.findings", findingAlerts(o)},
+		{"gpuvigil.agent", agentAlerts(o)},
 	}
 }
 
 // findingAlerts has one alert for each rule of the book. The agent has waited and
 // judged already, so the alert waits for nothing; it outlives two minutes without a
 // scrape, so that an agent that restarts does not resolve what goes on.
-func findingAlerts() []promCase {
+func findingAlerts(o Options) []promCase {
 	var cases []promCase
 	for i, r := range book {
 		other := book[(i+1)%len(book)]
@@ -57,40 +60,39 @@ func findingAlerts() []promCase {
 		cases = append(cases, promCase{
 			rule: promRule{
 				Alert: alertName(r.ID), Expr: fmt.Sprintf("%s{rule=%q} == 1", metric.FindingActive, r.ID), KeepFiringFor: duration(2 * time.Minute),
-				Annotations: map[string]string{
-					"summary":     r.Title + ": {{ $labels.subject }} ({{ $labels.cause }}), told by {{ $labels.instance }}",
-					"description": r.Meaning, "action": r.Action, "runbook": runbook(r.Runbook),
-				},
+				Annotations: o.annotations(summary(r.Title), r.Meaning, r.Action, r.Runbook),
 			},
 			firing: []series{finding(r.ID, 1)}, silent: []series{finding(r.ID, 0), finding(other.ID, 1)}, at: 5 * time.Minute,
-			labels: map[string]string{"rule": string(r.ID), "severity": r.Severity.String(), "subject": "gpu:GPU-1", "cause": "a_cause", "instance": "n1:9400"},
+			labels:  map[string]string{"rule": string(r.ID), "severity": r.Severity.String(), "subject": "gpu:GPU-1", "cause": "a_cause", "instance": "n1:9400"},
+			summary: r.Title + ": gpu:GPU-1 (a_cause), told by n1:9400",
+			also:    []example{r.fleet()},
 		})
 	}
 	return cases
 }
 
-func metaAlert(name, expr string, wait time.Duration, severity Severity, summary, description, action string) promRule {
+func (o Options) metaAlert(name, expr string, wait time.Duration, severity Severity, summary, description, action string) promRule {
 	return promRule{
 		Alert: name, Expr: expr, For: duration(wait), Labels: map[string]string{"severity": severity.String()},
-		Annotations: map[string]string{"summary": summary, "description": description, "action": action, "runbook": runbook("agent")},
+		Annotations: o.annotations(summary, description, action, "agent"),
 	}
 }
 
 // agentAlerts say what an agent cannot say of itself.
-func agentAlerts() []promCase {
+func agentAlerts(o Options) []promCase {
 	up := func(job, instance string, v float64) series {
 		return series{fmt.Sprintf("up{job=%q,instance=%q}", job, instance), v, 0, 20}
 	}
 	return []promCase{
 		{
-			rule: metaAlert("VigilAgentDown", fmt.Sprintf("up{%s} == 0", agents), 5*time.Minute, Ticket,
+			rule: o.metaAlert("VigilAgentDown", fmt.Sprintf("up{%s} == 0", agents), 5*time.Minute, Ticket,
 				"gpuvigil on {{ $labels.instance }} does not answer", "Nobody watches the node's GPUs while its agent is down.",
 				"Look at the agent's log on the node: `journalctl -u gpuvigil`, or the pod's."),
 			firing: []series{up("gpuvigil", "n1:9400", 0)}, silent: []series{up("gpuvigil", "n1:9400", 1), up("another", "n2:9100", 0)}, at: 10 * time.Minute,
 			labels: map[string]string{"severity": "ticket", "job": "gpuvigil", "instance": "n1:9400"},
 		},
 		{
-			rule: metaAlert("VigilDataDead", fmt.Sprintf("avg by (job) (up{%s}) < 0.5", agents), 10*time.Minute, Page,
+			rule: o.metaAlert("VigilDataDead", fmt.Sprintf("avg by (job) (up{%s}) < 0.5", agents), 10*time.Minute, Page,
 				"More than half of the agents of {{ $labels.job }} do not answer", "Faults of most GPUs go unseen: silence means nothing now.",
 				"Look for what the agents have in common: the network, a rollout, the scrape configuration."),
 			firing: []series{up("gpuvigil", "n1:9400", 0), up("gpuvigil", "n2:9400", 0), up("gpuvigil", "n3:9400", 1)},
@@ -98,7 +100,7 @@ func agentAlerts() []promCase {
 			labels: map[string]string{"severity": "page", "job": "gpuvigil"},
 		},
 		{
-			rule: metaAlert("VigilSourceStale", fmt.Sprintf("%s == 0", metric.SourceUp), 5*time.Minute, Ticket,
+			rule: o.metaAlert("VigilSourceStale", fmt.Sprintf("%s == 0", metric.SourceUp), 5*time.Minute, Ticket,
 				"Source {{ $labels.source }} of gpuvigil on {{ $labels.instance }} gives nothing new",
 				"What comes from this source is missing on the agent's page and detectors that need it do not judge.",
 				"Run `gpuvigil doctor` on the node; the agent's log has the source's last error."),
@@ -106,28 +108,28 @@ func agentAlerts() []promCase {
 			labels: map[string]string{"severity": "ticket", "source": "nvml", "instance": "n1:9400"},
 		},
 		{
-			rule: metaAlert("VigilConfigReloadFailed", fmt.Sprintf("%s == 0", metric.ConfigReloadSuccess), 5*time.Minute, Ticket,
+			rule: o.metaAlert("VigilConfigReloadFailed", fmt.Sprintf("%s == 0", metric.ConfigReloadSuccess), 5*time.Minute, Ticket,
 				"gpuvigil on {{ $labels.instance }} runs with an old configuration", "The last reload of its configuration failed; the one before stays in force.",
 				"Run `gpuvigil check` on the configuration file, mend it, and reload."),
 			firing: []series{{scraped(metric.ConfigReloadSuccess.Series()), 0, 0, 20}}, silent: []series{{scraped(metric.ConfigReloadSuccess.Series()), 1, 0, 20}}, at: 10 * time.Minute,
 			labels: map[string]string{"severity": "ticket", "instance": "n1:9400"},
 		},
 		{
-			rule: metaAlert("VigilOutboxStuck", fmt.Sprintf("%s > 900", metric.OutboxAge), 5*time.Minute, Ticket,
+			rule: o.metaAlert("VigilOutboxStuck", fmt.Sprintf("%s > 900", metric.OutboxAge), 5*time.Minute, Ticket,
 				"Messages of gpuvigil to {{ $labels.receiver }} are not delivered", "The oldest message has waited for more than a quarter of an hour. They are kept and sent later.",
 				"Look in the agent's log for why the receiver refuses them; check its token and the network."),
 			firing: []series{{scraped(metric.OutboxAge.Series("oncall")), 600, 60, 20}}, silent: []series{{scraped(metric.OutboxAge.Series("oncall")), 30, 0, 20}}, at: 15 * time.Minute,
 			labels: map[string]string{"severity": "ticket", "receiver": "oncall", "instance": "n1:9400"},
 		},
 		{
-			rule: metaAlert("VigilDetectorFailing", fmt.Sprintf("increase(%s[15m]) > 0", metric.DetectorPanics), 5*time.Minute, Ticket,
+			rule: o.metaAlert("VigilDetectorFailing", fmt.Sprintf("increase(%s[15m]) > 0", metric.DetectorPanics), 5*time.Minute, Ticket,
 				"Detector {{ $labels.rule }} of gpuvigil on {{ $labels.instance }} fails", "The detector skips snapshots, so its findings may be missing.",
 				"Report it as a bug, with the stack from the agent's log."),
 			firing: []series{{scraped(metric.DetectorPanics.Series("xid")), 0, 1, 30}}, silent: []series{{scraped(metric.DetectorPanics.Series("xid")), 3, 0, 30}}, at: 20 * time.Minute,
 			labels: map[string]string{"severity": "ticket", "rule": "xid", "instance": "n1:9400"},
 		},
 		{
-			rule: metaAlert("VigilStateNotWritten", fmt.Sprintf("increase(%s[15m]) > 0", metric.StateWriteErrors), 5*time.Minute, Ticket,
+			rule: o.metaAlert("VigilStateNotWritten", fmt.Sprintf("increase(%s[15m]) > 0", metric.StateWriteErrors), 5*time.Minute, Ticket,
 				"gpuvigil on {{ $labels.instance }} cannot write its state", "Findings and messages that wait would be lost with a restart.",
 				"Check space and permissions of the state directory."),
 			firing: []series{{scraped(metric.StateWriteErrors.Series()), 0, 1, 30}}, silent: []series{{scraped(metric.StateWriteErrors.Series()), 3, 0, 30}}, at: 20 * time.Minute,

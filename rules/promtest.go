@@ -52,41 +52,60 @@ type expectedSample struct {
 
 // PromtoolTests returns tests of the generated rules for `promtool test rules`: for
 // each rule a case in which it fires, or records what it should, and one in which
-// it stays silent.
-func PromtoolTests() ([]byte, error) {
+// it stays silent. The options are those of the rules.
+func PromtoolTests(o Options) ([]byte, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	f := testFile{RuleFiles: []string{RulesFile}, EvaluationInterval: "1m"}
-	for _, g := range catalogue() {
+	for _, g := range catalogue(o) {
 		for _, c := range g.cases {
 			f.Tests = append(f.Tests, c.test(true), c.test(false))
+			for _, e := range c.also {
+				f.Tests = append(f.Tests, c.alerts(e))
+			}
 		}
 	}
 	return marshal(f)
 }
 
 func (c promCase) test(fires bool) testGroup {
-	t := testGroup{Name: c.rule.Alert + c.rule.Record + " is silent", Interval: "1m", Input: inputOf(c.silent)}
+	e := example{name: "is silent", input: c.silent}
 	if fires {
-		t.Name, t.Input = c.rule.Alert+c.rule.Record+" fires", inputOf(c.firing)
+		e = example{"fires", c.firing, []told{{c.labels, c.summary}}}
 	}
-	if c.rule.Record != "" {
-		e := exprTest{Expr: c.rule.Record, EvalTime: duration(c.at), Expected: []expectedSample{}}
-		if fires {
-			e.Expected = append(e.Expected, expectedSample{seriesName(c.rule.Record, c.labels), c.value})
-		}
-		t.Exprs = []exprTest{e}
-		return t
+	if c.rule.Record == "" {
+		return c.alerts(e)
 	}
+	expected := []expectedSample{}
+	for _, sample := range e.tells {
+		expected = append(expected, expectedSample{seriesName(c.rule.Record, sample.labels), c.value})
+	}
+	t := c.over(e)
+	t.Exprs = []exprTest{{Expr: c.rule.Record, EvalTime: duration(c.at), Expected: expected}}
+	return t
+}
+
+// alerts tests that the rule fires over the example as it tells, and not otherwise.
+func (c promCase) alerts(e example) testGroup {
 	a := alertTest{EvalTime: duration(c.at), Name: c.rule.Alert, Expected: []expectedAlert{}}
-	if fires {
-		labels := maps.Clone(c.labels)
+	for _, alert := range e.tells {
 		annotations := map[string]string{}
 		for name, text := range c.rule.Annotations {
-			annotations[name] = expand(text, labels)
+			annotations[name] = expand(text, alert.labels)
 		}
-		a.Expected = append(a.Expected, expectedAlert{labels, annotations})
+		if alert.summary != "" {
+			annotations["summary"] = alert.summary
+		}
+		a.Expected = append(a.Expected, expectedAlert{alert.labels, annotations})
 	}
+	t := c.over(e)
 	t.Alerts = []alertTest{a}
 	return t
+}
+
+func (c promCase) over(e example) testGroup {
+	return testGroup{Name: c.rule.Alert + c.rule.Record + " " + e.name, Interval: "1m", Input: inputOf(e.input)}
 }
 
 // inputOf writes series as promtool reads them. A case without input still needs
@@ -115,7 +134,7 @@ func seriesName(name string, labels map[string]string) string {
 
 var labelTemplate = regexp.MustCompile(`\{\{ \$labels\.(\w+) \}\}`)
 
-// expand does what Prometheus does with an annotation.
+// expand does what Prometheus does with an annotation that has labels in it.
 func expand(text string, labels map[string]string) string {
 	return labelTemplate.ReplaceAllStringFunc(text, func(m string) string { return labels[labelTemplate.FindStringSubmatch(m)[1]] })
 }

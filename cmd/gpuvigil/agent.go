@@ -101,7 +101,7 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 		return err
 	}
 	a.pipeline.Store(first)
-	srv := server.New(a.serverConfig(webConfig))
+	srv := server.New(a.serverConfig(webConfig, cfg.NVML.Profile == config.FullProfile))
 	p.log.Info("Starting gpuvigil", "version", version.Info(), "node", cfg.Node, "state", dir, "simulated", demo != nil)
 	defer p.log.Info("Stopped.")
 
@@ -135,6 +135,9 @@ func (f *agentFlags) load(host func() (string, error)) (*config.Config, error) {
 	cfg, err := config.Load(f.configFile)
 	if err != nil {
 		return nil, err
+	}
+	if f.profile != "" {
+		cfg.NVML.Profile = config.Profile(f.profile)
 	}
 	if f.library != "" {
 		cfg.NVML.LibraryPath = f.library
@@ -249,7 +252,7 @@ func (a *agent) reload() (*pipeline, error) {
 	return a.build(cfg)
 }
 
-func (a *agent) serverConfig(web *webConfig) server.Config {
+func (a *agent) serverConfig(web *webConfig, full bool) server.Config {
 	return server.Config{
 		Snapshot:      func() *collector.Snapshot { return a.pipeline.Load().sampler.Latest() },
 		View:          func() *detect.View { return a.pipeline.Load().engine.View() },
@@ -257,6 +260,7 @@ func (a *agent) serverConfig(web *webConfig) server.Config {
 		Release:       a.driver.release,
 		ReleasedUntil: a.driver.releasedUntil,
 		Version:       server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
+		Full:          full,
 		Authenticated: web.Authenticated,
 		Log:           a.log,
 	}

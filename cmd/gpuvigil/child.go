@@ -25,6 +25,7 @@ func addChild(app *kingpin.Application) (string, command) {
 	procfs := cmd.Flag("path.procfs", "Where /proc is.").Default("/proc").String()
 	callLimit := cmd.Flag("nvml.call-limit", "A call that takes longer marks its GPU as hung.").Default("5s").Duration()
 	initLimit := cmd.Flag("nvml.init-limit", "An initialisation that takes longer ends the child.").Default("1m").Duration()
+	full := cmd.Flag("nvml.full", "Sample each NVLink, too.").Bool()
 	var tiers [metric.Tiers]*time.Duration
 	for t := range metric.Tiers {
 		tiers[t] = cmd.Flag("sampling."+t.String(), "Interval of the tier.").Default("1m").Duration()
@@ -37,7 +38,7 @@ func addChild(app *kingpin.Application) (string, command) {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			cancel()
 		}()
-		cfg := nvml.Config{LibraryPath: *library, ProcFS: *procfs, CallLimit: *callLimit, InitLimit: *initLimit, Log: p.log}
+		cfg := nvml.Config{LibraryPath: *library, ProcFS: *procfs, CallLimit: *callLimit, InitLimit: *initLimit, Full: *full, Log: p.log}
 		for t, d := range tiers {
 			cfg.Tiers[t] = *d
 		}

@@ -31,14 +31,15 @@ func addDashboards(app *kingpin.Application) (string, command) {
 func addRules(app *kingpin.Application) (string, command) {
 	cmd := app.Command("rules", "Write the Prometheus rules: a plain rule file, a PrometheusRule manifest, and tests for promtool.")
 	dir := cmd.Flag("output", "Directory to write to; it is made if it is not there.").Short('o').Required().String()
+	runbook := cmd.Flag("runbook.url", "URL that a rule's name is appended to, such as https://wiki.example/runbooks#, for the alerts' runbook_url; without it they name the page in the docs.").String()
 	return cmd.FullCommand(), func(_ context.Context, p *program) error {
 		files := map[string][]byte{}
-		for name, build := range map[string]func() ([]byte, error){
+		for name, build := range map[string]func(rules.Options) ([]byte, error){
 			"gpuvigil.rules.yml":          rules.Prometheus,
 			"gpuvigil.prometheusrule.yml": rules.PrometheusRule,
 			"gpuvigil.rules.test.yml":     rules.PromtoolTests,
 		} {
-			content, err := build()
+			content, err := build(rules.Options{RunbookURL: *runbook})
 			if err != nil {
 				return fmt.Errorf("build %s: %w", name, err)
 			}

@@ -211,6 +211,9 @@ func childArgs(cfg *config.Config) []string {
 		"--nvml.call-limit=" + time.Duration(cfg.NVML.CallLimit).String(),
 		"--nvml.init-limit=" + time.Duration(cfg.NVML.InitLimit).String(),
 	}
+	if cfg.NVML.Profile == config.FullProfile {
+		args = append(args, "--nvml.full")
+	}
 	if cfg.NVML.LibraryPath != "" {
 		args = append(args, "--nvml.library-path="+cfg.NVML.LibraryPath)
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
+
+	"gpuvigil/internal/config"
 )
 
 // defaultListen is beside the ports of the exporters that gpuvigil may be tried
@@ -20,6 +22,7 @@ type agentFlags struct {
 	stateDir   *string
 	node       string
 	library    string
+	profile    string
 	procfs     string
 	web        *web.FlagConfig
 }
@@ -29,6 +32,8 @@ func addAgentFlags(cmd *kingpin.CmdClause) *agentFlags {
 	cmd.Flag("config.file", "Configuration file; without it, the defaults. See gpuvigil check --example.").StringVar(&f.configFile)
 	cmd.Flag("node.name", "Name of this node. Default: the configuration's, else $NODE_NAME, else the host name.").StringVar(&f.node)
 	cmd.Flag("nvml.library-path", "Path of libnvidia-ml.so.1. Default: the dynamic linker finds it.").StringVar(&f.library)
+	cmd.Flag("collector.profile", "How much is told of each GPU: default keeps within 150 series, full has details and each NVLink. Default: the configuration's.").
+		EnumVar(&f.profile, string(config.DefaultProfile), string(config.FullProfile))
 	cmd.Flag("path.procfs", "Where the host's /proc is.").StringVar(&f.procfs)
 	f.stateDir = addStateDir(cmd)
 	return f

@@ -48,7 +48,18 @@ func TestChildCountsAndMayVanish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stdout, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// Once it answers it has memory; right after it was started it may have none.
+	if _, err := stdin.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdout.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	alone, err := New(nil)

@@ -67,6 +67,8 @@ func (d *decoder) section(p *collector.Part, id uint64) {
 		p.Processes = records(d, maxProcesses, d.vectors(metric.Process), (*decoder).process)
 	case endpointSection:
 		p.Endpoints = records(d, maxEndpoints, d.vectors(metric.Endpoint), (*decoder).endpoint)
+	case linkSection:
+		p.Links = records(d, maxLinks, d.vectors(metric.Link), (*decoder).link)
 	case eventSection:
 		p.Events = records(d, maxEvents, vector{}, (*decoder).event)
 	}
@@ -129,6 +131,11 @@ func (d *decoder) instance(i *collector.Instance, v vector) {
 	i.GI, i.CI, i.Profile = d.int(), d.int(), d.str()
 	i.Owners = d.owners()
 	i.Readings = d.readings(v)
+}
+
+func (d *decoder) link(l *collector.Link, v vector) {
+	l.GPU, l.UUID, l.Number = d.int(), d.str(), d.int()
+	l.Readings = d.readings(v)
 }
 
 func (d *decoder) process(p *collector.Process, v vector) {

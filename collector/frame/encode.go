@@ -35,6 +35,7 @@ func (e *encoder) part(p *collector.Part) {
 	e.section(instanceSection, len(p.Instances), maxInstances, func(i int) { e.instance(&p.Instances[i]) })
 	e.section(processSection, len(p.Processes), maxProcesses, func(i int) { e.process(&p.Processes[i]) })
 	e.section(endpointSection, len(p.Endpoints), maxEndpoints, func(i int) { e.endpoint(&p.Endpoints[i]) })
+	e.section(linkSection, len(p.Links), maxLinks, func(i int) { e.link(&p.Links[i]) })
 	e.section(eventSection, len(p.Events), maxEvents, func(i int) { e.event(&p.Events[i]) })
 }
 
@@ -113,6 +114,13 @@ func (e *encoder) instance(i *collector.Instance) {
 	e.str(i.Profile)
 	e.owners(i.Owners)
 	e.readings(i.Readings, metric.Instance)
+}
+
+func (e *encoder) link(l *collector.Link) {
+	e.varint(int64(l.GPU))
+	e.str(l.UUID)
+	e.varint(int64(l.Number))
+	e.readings(l.Readings, metric.Link)
 }
 
 func (e *encoder) process(p *collector.Process) {

@@ -40,6 +40,7 @@ const (
 
 	maxGPUs      = 1 << 10
 	maxInstances = 1 << 14
+	maxLinks     = 1 << 14
 	maxProcesses = 1 << 16
 	maxEndpoints = 1 << 12
 	maxEvents    = 1 << 16
@@ -61,6 +62,7 @@ const (
 	processSection
 	endpointSection
 	eventSection
+	linkSection
 )
 
 // The bits of the flags of a GPU, a part and an event.
@@ -83,7 +85,7 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // vectors are the entities of a part that have readings.
-var vectors = [...]metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Process, metric.Endpoint}
+var vectors = [...]metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Process, metric.Endpoint, metric.Link}
 
 // CorruptError is what Reader returns for bytes that cannot be a frame.
 type CorruptError struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/bands"
 	"gpuvigil/internal/metric"
 )
 
@@ -74,11 +75,13 @@ func (w *worker) adopt(dev nvml.Device, uuid string) {
 	if w.gpu == nil {
 		g.Present, g.Readings = true, collector.NewReadings(metric.GPU)
 		w.gpu, w.subject = &g, newSubject(w.callsOf(g.MIG))
+		w.bands.SetGap(max(bands.DefaultGap, 3*w.cfg.Tiers[metric.Fast]))
 		w.missing = nvml.SUCCESS
 		w.log.Info("GPU found", "gpu", uuid, "index", g.Index)
 	}
 	if dev != w.handle {
 		w.xidless, w.learned = true, true
+		w.subject.gpm.at = time.Time{} // of before a reset, perhaps
 	}
 	w.handle, w.dev = dev, dev
 }
@@ -111,22 +114,26 @@ func (w *worker) lose(ret nvml.Return, now time.Time) {
 
 func (w *worker) leave() {
 	w.fleet.release(w.gpu.UUID, w.slot)
+	w.forgetGPM(&w.subject.gpm)
+	w.keepInstances(nil)
 	w.gpu, w.handle, w.subject = nil, nil, subject{}
-	w.instances, w.processes = nil, nil
+	w.processes = nil
 	w.seen, w.silent, w.last = 0, false, [metric.Tiers]time.Time{}
+	w.load, w.linked, w.bands, w.firmware, w.links = load{}, growth{}, bands.GPU{}, firmware{}, nil
 }
 
 // attachMIG looks for MIG mode and instances. Another mode supports other calls.
 func (w *worker) attachMIG() {
-	if mig, ok := w.migMode(); ok && mig != w.gpu.MIG {
-		w.gpu.MIG = mig
-		w.subject = newSubject(w.callsOf(mig))
+	if w.learnMIGMode() && w.migMode[0] != w.gpu.MIG {
+		w.gpu.MIG = w.migMode[0]
+		w.forgetGPM(&w.subject.gpm)
+		w.subject = newSubject(w.callsOf(w.gpu.MIG))
 		w.dev = w.handle
 	}
 	w.partial = false
 	if w.gpu.MIG {
 		w.findInstances()
 	} else {
-		w.instances = nil
+		w.keepInstances(nil)
 	}
 }

@@ -4,6 +4,7 @@ package nvml
 
 import (
 	"math"
+	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -24,17 +25,31 @@ type device interface {
 	GetUtilizationRates() (nvml.Utilization, nvml.Return)
 	GetEncoderUtilization() (uint32, uint32, nvml.Return)
 	GetDecoderUtilization() (uint32, uint32, nvml.Return)
+	GetJpgUtilization() (uint32, uint32, nvml.Return)
+	GetOfaUtilization() (uint32, uint32, nvml.Return)
+	GetEncoderStats() (int, uint32, uint32, nvml.Return)
+	GetSamples(nvml.SamplingType, uint64) (nvml.ValueType, []nvml.Sample, nvml.Return)
+	GpmQueryDeviceSupport() (nvml.GpmSupport, nvml.Return)
+	GpmSampleGet(nvml.GpmSample) nvml.Return
+	GpmMigSampleGet(int, nvml.GpmSample) nvml.Return
+	GetBAR1MemoryInfo() (nvml.BAR1Memory, nvml.Return)
 	GetMemoryInfo() (nvml.Memory, nvml.Return)
 	GetMemoryInfo_v2() (nvml.Memory_v2, nvml.Return)
 	GetPowerUsage() (uint32, nvml.Return)
 	GetTotalEnergyConsumption() (uint64, nvml.Return)
 	GetEnforcedPowerLimit() (uint32, nvml.Return)
 	GetPowerManagementDefaultLimit() (uint32, nvml.Return)
+	GetPowerManagementLimit() (uint32, nvml.Return)
+	GetPowerManagementLimitConstraints() (uint32, uint32, nvml.Return)
+	GetMarginTemperature() (nvml.MarginTemperature, nvml.Return)
+	GetTemperatureThreshold(nvml.TemperatureThresholds) (uint32, nvml.Return)
 	GetTemperature(nvml.TemperatureSensors) (uint32, nvml.Return)
 	GetFieldValues([]nvml.FieldValue) nvml.Return
 	GetFanSpeed() (uint32, nvml.Return)
 	GetClockInfo(nvml.ClockType) (uint32, nvml.Return)
 	GetMaxClockInfo(nvml.ClockType) (uint32, nvml.Return)
+	GetApplicationsClock(nvml.ClockType) (uint32, nvml.Return)
+	GetViolationStatus(nvml.PerfPolicyType) (nvml.ViolationTime, nvml.Return)
 	GetCurrentClocksEventReasons() (uint64, nvml.Return)
 	GetCurrentClocksThrottleReasons() (uint64, nvml.Return)
 	GetPerformanceState() (nvml.Pstates, nvml.Return)
@@ -45,6 +60,21 @@ type device interface {
 	GetMaxPcieLinkGeneration() (int, nvml.Return)
 	GetMaxPcieLinkWidth() (int, nvml.Return)
 	GetTotalEccErrors(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return)
+	GetMemoryErrorCounter(nvml.MemoryErrorType, nvml.EccCounterType, nvml.MemoryLocation) (uint64, nvml.Return)
+	GetSramEccErrorStatus() (nvml.EccSramErrorStatus, nvml.Return)
+	GetEccMode() (nvml.EnableState, nvml.EnableState, nvml.Return)
+	GetRowRemapperHistogram() (nvml.RowRemapperHistogramValues, nvml.Return)
+	GetRepairStatus() (nvml.RepairStatus, nvml.Return)
+	GetGpuFabricInfoV() nvml.GpuFabricInfoHandler
+
+	GetPersistenceMode() (nvml.EnableState, nvml.Return)
+	GetComputeMode() (nvml.ComputeMode, nvml.Return)
+	GetAccountingMode() (nvml.EnableState, nvml.Return)
+	GetNumaNodeId() (int, nvml.Return)
+	GetGridLicensableFeatures() (nvml.GridLicensableFeatures, nvml.Return)
+	GetActiveVgpus() ([]nvml.VgpuInstance, nvml.Return)
+	GetGspFirmwareVersion() (string, nvml.Return)
+	GetInforomImageVersion() (string, nvml.Return)
 
 	GetComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
 	GetGraphicsRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
@@ -69,8 +99,14 @@ type call struct {
 	rows     []*metric.Def
 	read     func(device, *sample) nvml.Return
 	instead  *call // where the library lacks the function
+	second   *call // where the driver does not support the call
 
-	missing bool // the library lacks the function
+	// One entry of a batch instead of a call of its own; read is then nil.
+	field *fieldQuery
+	gpm   *gpmQuery
+
+	missing bool  // the library lacks the function
+	unless  *call // only while that one is not supported
 }
 
 func (c *call) tier() metric.Tier { return c.rows[0].Tier }
@@ -80,21 +116,27 @@ func (c *call) tier() metric.Tier { return c.rows[0].Tier }
 func resolve(g *guard, calls []call) []*call {
 	var out []*call
 	for _, c := range calls {
-		c.missing = !g.has(c.function)
+		c.missing = !g.has(c.function) || c.gpm != nil && !hasGPM(g)
 		out = append(out, &c)
 		if c.missing && c.instead != nil {
 			out = append(out, resolve(g, []call{*c.instead})...)
+		}
+		if c.second != nil {
+			for _, second := range resolve(g, []call{*c.second}) {
+				second.unless = &c
+				out = append(out, second)
+			}
 		}
 	}
 	return out
 }
 
-// gpuCalls are the questions about a whole GPU.
-func gpuCalls() []call {
+// gpuCalls are the questions about a whole GPU, as the driver numbers its fields.
+func gpuCalls(driver string) []call {
 	var all []call
 	for _, family := range [][]call{
-		utilizationCalls(), gpuMemoryCalls(), powerCalls(), thermalCalls(), clockCalls(),
-		pcieCalls(), eccCalls(), gpuProcessCalls(),
+		utilizationCalls(), gpuActivityCalls(), gpuMemoryCalls(), powerCalls(), thermalCalls(), clockCalls(), heldCalls(driver),
+		pcieCalls(), nvlinkCalls(), fabricCalls(), eccCalls(), remapCalls(), modeCalls(), gpuProcessCalls(),
 	} {
 		all = append(all, family...)
 	}
@@ -103,12 +145,12 @@ func gpuCalls() []call {
 
 // instanceCalls are the questions about a MIG instance.
 func instanceCalls() []call {
-	return append(instanceMemoryCalls(), instanceProcessCalls()...)
+	return slices.Concat(instanceMemoryCalls(), instanceActivityCalls(), instanceProcessCalls())
 }
 
 // number is what go-nvml returns for a quantity.
 type number interface {
-	~int | ~int32 | ~uint32 | ~uint64
+	~int | ~int32 | ~uint8 | ~uint32 | ~uint64
 }
 
 // one makes the call that fills a row from one number.
@@ -130,19 +172,31 @@ func nth[T number](function string, d *metric.Def, i int, get func(device) (T, n
 // sample is what one round over a tier's calls fills.
 type sample struct {
 	readings collector.Readings
-	dropped  []*metric.Def // one for each value that cannot be
+	before   collector.Readings // of the round before
+	dropped  []*metric.Def      // one for each value that cannot be
 	procs    processList
-	seen     uint64 // time of the newest utilization of a process, in the driver's microseconds
+	seen     uint64   // time of the newest utilization of a process, in the driver's microseconds
+	pcie     *traffic // what GPM last said of the device's PCIe traffic
 }
 
 func put[T number](s *sample, d *metric.Def, i int, raw T) {
-	v := d.FromRaw(float64(raw))
-	if sentinel(raw) || !d.Plausible(v) {
-		s.dropped = append(s.dropped, d)
+	if sentinel(raw) {
+		s.drop(d)
+		return
+	}
+	s.put(d, i, d.FromRaw(float64(raw)))
+}
+
+// put stores a value in base units if it can be.
+func (s *sample) put(d *metric.Def, i int, v float64) {
+	if !d.Plausible(v) {
+		s.drop(d)
 		return
 	}
 	s.readings.SetAt(d, i, v)
 }
+
+func (s *sample) drop(d *metric.Def) { s.dropped = append(s.dropped, d) }
 
 // sentinel reports whether the driver means "not available": all bits set, of 32
 // or of 64, whatever the type is that go-nvml makes of it.

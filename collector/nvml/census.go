@@ -24,8 +24,15 @@ type census struct {
 	caller
 	count    atomic.Pointer[headcount]
 	versions atomic.Pointer[[]collector.Version]
+	secret   atomic.Pointer[confidential]
 	asked    time.Time // when the versions were
 	failing  nvml.Return
+}
+
+// confidential is whether the GPUs run in confidential-computing mode.
+type confidential struct {
+	on bool
+	at time.Time
 }
 
 type headcount struct {
@@ -69,6 +76,7 @@ func (c *census) take(_ context.Context, now time.Time) {
 	if now.Sub(c.asked) >= c.cfg.Tiers[metric.Inventory] {
 		c.asked = now
 		c.askVersions()
+		c.askConfidential(now)
 	}
 }
 
@@ -108,6 +116,20 @@ func (c *census) askVersions() {
 		}
 	}
 	c.versions.Store(&all)
+}
+
+func (c *census) askConfidential(now time.Time) {
+	const function = "nvmlSystemGetConfComputeState"
+	if !c.guard.has(function) {
+		return
+	}
+	c.do(function, func() nvml.Return {
+		state, ret := c.lib.SystemGetConfComputeState()
+		if ret == nvml.SUCCESS {
+			c.secret.Store(&confidential{state.CcFeature != 0, now})
+		}
+		return ret
+	})
 }
 
 // cudaVersion writes 13000 as 13.0.

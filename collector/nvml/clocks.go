@@ -26,6 +26,12 @@ func clockCalls() []call {
 				return d.GetMaxClockInfo(clock)
 			}))
 	}
+	// In the order of metric.AppClock.
+	for i, clock := range []nvml.ClockType{nvml.CLOCK_GRAPHICS, nvml.CLOCK_MEM} {
+		calls = append(calls, nth("nvmlDeviceGetApplicationsClock", metric.ApplicationClock, i, func(d device) (uint32, nvml.Return) {
+			return d.GetApplicationsClock(clock)
+		}))
+	}
 	return calls
 }
 

@@ -36,6 +36,7 @@ type Config struct {
 	Tiers       [metric.Tiers]time.Duration // intervals; zero ones are the defaults of metric.Tier
 	CallLimit   time.Duration               // a GPU with a call older than this counts as hung
 	InitLimit   time.Duration               // after which Serve gives up on initialising
+	Full        bool                        // each NVLink, too: one call more for each, every slow round
 	Log         *slog.Logger                // nil: nothing is logged
 
 	lostBackoff time.Duration // before a GPU that does not answer is looked for again

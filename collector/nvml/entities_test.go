@@ -54,8 +54,8 @@ func TestMIG(t *testing.T) {
 	if !g.MIG || p.GPUs[0].MIG {
 		t.Errorf("MIG mode is %v and %v, want it on GPU 1 only", p.GPUs[0].MIG, g.MIG)
 	}
-	if got, want := names(g.Unsupported), names([]*metric.Def{metric.Utilization, metric.MemoryUtilization,
-		metric.EncoderUtilization, metric.DecoderUtilization, metric.ProcessUtilization}); got != want {
+	if got, want := names(g.Unsupported), names(append(usageRows[:], metric.Utilization, metric.MemoryUtilization,
+		metric.EncoderUtilization, metric.DecoderUtilization)); got != want {
 		t.Errorf("unsupported in MIG mode: %s, want %s", got, want)
 	}
 	n.value("GPU in MIG mode", g.Readings, metric.Utilization, 0, absent)
@@ -136,7 +136,7 @@ func TestDriverWithBadProcessListsHasNone(t *testing.T) {
 	if len(p.Processes) != 0 {
 		t.Errorf("a driver that writes garbage is believed: %+v", p.Processes)
 	}
-	want := names([]*metric.Def{metric.ProcessCount, metric.ProcessMemory, metric.ProcessMemoryUsed, metric.ProcessUtilization})
+	want := names(append([]*metric.Def{metric.ProcessCount, metric.ProcessMemory, metric.ProcessMemoryUsed}, usageRows[:]...))
 	if got := names(p.GPUs[0].Unsupported); got != want {
 		t.Errorf("unsupported: %s, want %s", got, want)
 	}

@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"encoding/binary"
 	"fmt"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
 )
 
 // fakeGPU answers what a GPU is asked in every fast tier and what the test sets.
@@ -22,6 +24,7 @@ type fakeGPU struct {
 	processes   []nvml.ProcessInfo
 	usage       func(since uint64) []nvml.ProcessUtilizationSample
 	asked       map[string]int
+	links       int
 }
 
 func newFakeGPU(i int) *fakeGPU {
@@ -63,7 +66,21 @@ func (f *fakeGPU) GetTemperature(nvml.TemperatureSensors) (uint32, nvml.Return) 
 	return 50, f.ask("GetTemperature")
 }
 func (f *fakeGPU) GetFieldValues(v []nvml.FieldValue) nvml.Return {
-	v[0].Value = [8]byte{60}
+	for i := range v {
+		v[i].NvmlReturn = uint32(nvml.ERROR_NOT_SUPPORTED)
+		answer := func(n int) {
+			v[i].NvmlReturn, v[i].ValueType, v[i].LatencyUsec = uint32(nvml.SUCCESS), uint32(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG), 1
+			binary.NativeEndian.PutUint64(v[i].Value[:], uint64(n))
+		}
+		switch {
+		case v[i].FieldId == nvml.FI_DEV_MEMORY_TEMP:
+			answer(60)
+		case v[i].FieldId == nvml.FI_DEV_NVLINK_LINK_COUNT && f.links > 0:
+			answer(f.links)
+		case linkAnswer(v[i].FieldId, v[i].ScopeId) != 0 && v[i].ScopeId < uint32(f.links):
+			answer(linkAnswer(v[i].FieldId, v[i].ScopeId))
+		}
+	}
 	return f.ask("GetFieldValues")
 }
 func (f *fakeGPU) GetClockInfo(nvml.ClockType) (uint32, nvml.Return) { return 1, f.ask("GetClockInfo") }
@@ -84,6 +101,23 @@ func (f *fakeGPU) GetProcessUtilization(since uint64) ([]nvml.ProcessUtilization
 		return nil, nvml.ERROR_NOT_FOUND
 	}
 	return f.usage(since), f.ask("GetProcessUtilization")
+}
+
+// linkAnswer is what a fake GPU answers for a field of a link: for each another
+// number that can be; 0 is none.
+func linkAnswer(id, link uint32) int {
+	for i, c := range linkCalls() {
+		switch {
+		case c.field.id != id:
+		case c.rows[0] == metric.LinkUp:
+			return 1
+		case c.rows[0] == metric.LinkBER:
+			return (1+i%2)<<8 | 10 + int(link)
+		default:
+			return 1000*(i+1) + int(link)
+		}
+	}
+	return 0
 }
 
 // fakeDriver is a driver with fake GPUs that has only the functions that they answer.
@@ -120,6 +154,15 @@ func (d *fakeDriver) SystemGetCudaDriverVersion_v2() (int, nvml.Return) {
 }
 func (d *fakeDriver) EventSetCreate() (nvml.EventSet, nvml.Return) {
 	return nil, nvml.ERROR_NOT_SUPPORTED
+}
+func (d *fakeDriver) SystemGetConfComputeState() (nvml.ConfComputeSystemState, nvml.Return) {
+	return nvml.ConfComputeSystemState{}, nvml.ERROR_NOT_SUPPORTED
+}
+func (d *fakeDriver) GpmSampleAlloc() (nvml.GpmSample, nvml.Return) {
+	return nil, nvml.ERROR_NOT_SUPPORTED
+}
+func (d *fakeDriver) GpmMetricsGet(*nvml.GpmMetricsGetType) nvml.Return {
+	return nvml.ERROR_NOT_SUPPORTED
 }
 func (d *fakeDriver) DeviceGetCount() (int, nvml.Return) { return len(d.gpus), nvml.SUCCESS }
 func (d *fakeDriver) DeviceGetHandleByIndex(i int) (nvml.Device, nvml.Return) {

@@ -83,6 +83,8 @@ func (g *guard) deny(function string) {
 // versions returns the symbols one of which go-nvml calls for a function.
 func versions(function string) []string {
 	switch function {
+	case "nvmlDeviceGetGridLicensableFeatures":
+		return []string{function + "_v4", function + "_v3", function + "_v2", function}
 	case computeList, graphicsList, mpsList, "nvmlDeviceGetPciInfo":
 		return []string{function + "_v3", function + "_v2", function}
 	case "nvmlDeviceGetAttributes", "nvmlEventSetWait":

@@ -9,11 +9,22 @@ import (
 )
 
 func gpuMemoryCalls() []call {
-	return memoryCalls(metric.MemoryCapacity, metric.MemoryUsed, metric.MemoryFree, metric.MemoryReserved)
+	return append(memoryCalls(metric.MemoryCapacity, metric.MemoryUsed, metric.MemoryFree, metric.MemoryReserved), call{
+		function: "nvmlDeviceGetBAR1MemoryInfo",
+		rows:     []*metric.Def{metric.BAR1Capacity, metric.BAR1Used},
+		read: func(d device, s *sample) nvml.Return {
+			m, ret := d.GetBAR1MemoryInfo()
+			if ret == nvml.SUCCESS {
+				put(s, metric.BAR1Capacity, 0, m.Bar1Total)
+				put(s, metric.BAR1Used, 0, m.Bar1Used)
+			}
+			return ret
+		},
+	})
 }
 
 func instanceMemoryCalls() []call {
-	return memoryCalls(metric.MIGMemoryCapacity, metric.MIGMemoryUsed, metric.MIGMemoryFree, nil)
+	return memoryCalls(metric.MIGMemoryCapacity, metric.MIGMemoryUsed, metric.MIGMemoryFree, metric.MIGMemoryReserved)
 }
 
 // memoryCalls asks drivers before R510 the older question, whose answer counts
@@ -34,7 +45,7 @@ func memoryCalls(capacity, used, free, reserved *metric.Def) []call {
 	}
 	newer := call{
 		function: "nvmlDeviceGetMemoryInfo_v2",
-		rows:     older.rows,
+		rows:     []*metric.Def{reserved, capacity, used, free},
 		instead:  &older,
 		read: func(d device, s *sample) nvml.Return {
 			m, ret := d.GetMemoryInfo_v2()
@@ -42,15 +53,10 @@ func memoryCalls(capacity, used, free, reserved *metric.Def) []call {
 				put(s, capacity, 0, m.Total)
 				put(s, used, 0, m.Used)
 				put(s, free, 0, m.Free)
-				if reserved != nil {
-					put(s, reserved, 0, m.Reserved)
-				}
+				put(s, reserved, 0, m.Reserved)
 			}
 			return ret
 		},
-	}
-	if reserved != nil {
-		newer.rows = append([]*metric.Def{reserved}, older.rows...)
 	}
 	return []call{newer}
 }

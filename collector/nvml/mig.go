@@ -22,22 +22,38 @@ type instance struct {
 
 func (i *instance) id() string { return fmt.Sprintf("%d/%d", i.GI, i.CI) }
 
-// migMode reports whether MIG is on; ok is false if that cannot be told now. A GPU
-// that has no such mode is not in it.
-func (w *worker) migMode() (on, ok bool) {
+// learnMIGMode asks whether MIG is on, and reports whether that could be told. A
+// GPU that has no such mode is not in it.
+func (w *worker) learnMIGMode() bool {
 	for _, function := range []string{
 		"nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex",
 	} {
 		if !w.guard.has(function) {
-			return false, true
+			w.migMode, w.migKnown = [2]bool{}, false
+			return true
 		}
 	}
-	mode := 0
+	now, next := 0, 0
 	ret := w.do("nvmlDeviceGetMigMode", func() (ret nvml.Return) {
-		mode, _, ret = w.handle.GetMigMode()
+		now, next, ret = w.handle.GetMigMode()
 		return ret
 	})
-	return ret == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE, judge(ret) <= unsupported
+	if judge(ret) > unsupported {
+		return false
+	}
+	w.migKnown = ret == nvml.SUCCESS
+	w.migMode = [2]bool{w.migKnown && now == nvml.DEVICE_MIG_ENABLE, w.migKnown && next == nvml.DEVICE_MIG_ENABLE}
+	return true
+}
+
+// keepInstances replaces the instances and gives back what the others held.
+func (w *worker) keepInstances(found []*instance) {
+	for _, old := range w.instances {
+		if !slices.ContainsFunc(found, func(in *instance) bool { return in.MIGUUID == old.MIGUUID }) {
+			w.forgetGPM(&old.subject.gpm)
+		}
+	}
+	w.instances = found
 }
 
 // findInstances lists the GPU's MIG instances. One that cannot be read is left
@@ -64,7 +80,7 @@ func (w *worker) findInstances() {
 			w.partial = true
 		}
 	}
-	w.instances = found
+	w.keepInstances(found)
 }
 
 // inspect identifies an instance and keeps what was learned about it before.

@@ -17,6 +17,7 @@ import (
 	"gpuvigil/collector"
 	"gpuvigil/collector/frame"
 	"gpuvigil/internal/fakenvml"
+	"gpuvigil/internal/fakenvml/everyrow"
 	"gpuvigil/internal/metric"
 )
 
@@ -58,6 +59,11 @@ func uuid(gpu int) string { return fmt.Sprintf("GPU-%08d-0000-4000-8000-00000000
 // fill makes a GPU with an answer to everything that is asked of whole GPUs.
 func (n *node) fill(i int) {
 	gpu := fakenvml.GPU(i)
+	if _, _, err := everyrow.Fill(&n.File, map[metric.Entity]string{metric.GPU: gpu}); err != nil {
+		n.Fatal(err)
+	}
+	n.Set(gpu, gpmSupport, 1)
+	n.Set(gpu, fakenvml.Field(165, 0), "uint", 1)
 	for key, values := range map[string][]any{
 		"nvmlDeviceGetUUID":         {uuid(i)},
 		"nvmlDeviceGetName":         {"NVIDIA H100 80GB HBM3"},

@@ -29,6 +29,9 @@ type library interface {
 	DeviceGetCount() (int, nvml.Return)
 	DeviceGetHandleByIndex(int) (nvml.Device, nvml.Return)
 	EventSetCreate() (nvml.EventSet, nvml.Return)
+	SystemGetConfComputeState() (nvml.ConfComputeSystemState, nvml.Return)
+	GpmSampleAlloc() (nvml.GpmSample, nvml.Return)
+	GpmMetricsGet(*nvml.GpmMetricsGetType) nvml.Return
 }
 
 // partWriter is where parts go; *frame.Writer is one.
@@ -94,13 +97,15 @@ type session struct {
 	events  nvml.EventSet // nil: the driver has none
 	watched atomic.Bool   // a GPU is in the set
 	fatal   chan error    // has room for the first
+	turn    *gpmTurn
 
-	gpuCalls, migCalls, instanceCalls []*call
+	gpuCalls, migCalls, instanceCalls, linkCalls []*call
+	buffers                                      []*buffer
 }
 
 // newSession initialises NVML. Each step may hang.
 func newSession(open func() (library, error), cfg Config) (*session, error) {
-	s := &session{cfg: cfg, log: cfg.Log, fleet: newFleet(), fatal: make(chan error, 1)}
+	s := &session{cfg: cfg, log: cfg.Log, fleet: newFleet(), fatal: make(chan error, 1), turn: newGPMTurn()}
 	var err error
 	if s.procfs, err = procfs.NewFS(cfg.ProcFS); err != nil {
 		return nil, fmt.Errorf("initialize NVML: %w; say where the host's procfs is mounted", err)
@@ -122,21 +127,26 @@ func newSession(open func() (library, error), cfg Config) (*session, error) {
 			s.guard.deny(function)
 		}
 	}
-	s.prepare()
+	s.prepare(driver)
 	s.openEvents()
 	s.census = newCensus(s)
 	s.census.take(context.Background(), time.Now())
 	return s, nil
 }
 
-func (s *session) prepare() {
-	s.gpuCalls = resolve(s.guard, gpuCalls())
+func (s *session) prepare(driver string) {
+	s.gpuCalls = resolve(s.guard, gpuCalls(driver))
 	for _, c := range s.gpuCalls {
 		if !isList(c) {
 			s.migCalls = append(s.migCalls, c)
 		}
 	}
 	s.instanceCalls = resolve(s.guard, instanceCalls())
+	s.linkCalls = resolve(s.guard, linkCalls())
+	for _, b := range buffers() {
+		b.missing = !s.guard.has(b.function)
+		s.buffers = append(s.buffers, &b)
+	}
 }
 
 // fail ends Serve with the first of the errors that leave nothing to be done.

@@ -20,15 +20,17 @@ func (s *server) compose(now time.Time) *collector.Part {
 	if p.Events, dropped = s.fleet.take(); dropped > 0 {
 		s.log.Warn("frames were not read for so long that events were dropped", "events", dropped)
 	}
-	var vbios []string
+	var vbios, gsp, inforom []string
 	complete := true
 	s.fleet.each(func(slot int, v view) {
 		g := v.gpu
 		g.Hung = slot != nobody && s.workers[slot].hung(now, s.cfg.CallLimit) != ""
 		complete = complete && (g.Present || slot == nobody)
 		vbios = append(vbios, g.VBIOS)
+		gsp, inforom = append(gsp, v.firmware.gsp), append(inforom, v.firmware.inforom)
 		p.GPUs = append(p.GPUs, g)
 		p.Instances = append(p.Instances, v.instances...)
+		p.Links = append(p.Links, v.links...)
 		p.Processes = append(p.Processes, v.processes...)
 	})
 	slices.SortStableFunc(p.Instances, func(a, b collector.Instance) int {
@@ -36,8 +38,13 @@ func (s *server) compose(now time.Time) *collector.Part {
 	})
 	slices.SortStableFunc(p.Processes, byGPUThenPID)
 	p.Node = s.node(now)
-	if v := distinct(vbios); complete && v != "" {
-		p.Node.Versions = append(p.Node.Versions, collector.Version{Component: "vbios", Value: v})
+	if complete {
+		for component, values := range map[string][]string{"gsp": gsp, "inforom": inforom, "vbios": vbios} {
+			if v := distinct(values); v != "" {
+				p.Node.Versions = append(p.Node.Versions, collector.Version{Component: component, Value: v})
+			}
+		}
+		slices.SortFunc(p.Node.Versions, func(a, b collector.Version) int { return cmp.Compare(a.Component, b.Component) })
 	}
 	return p
 }
@@ -62,6 +69,10 @@ func (s *server) node(now time.Time) collector.Node {
 		n.Set(metric.GPUsSeen, float64(h.gpus))
 	}
 	n.Stamp(metric.Fast, now)
+	if c := s.census.secret.Load(); c != nil {
+		n.Set(metric.ConfidentialComputing, bit(c.on))
+		n.Stamp(metric.Inventory, c.at)
+	}
 	return n
 }
 

@@ -27,7 +27,7 @@ const (
 
 func gpuProcessCalls() []call {
 	calls := listCalls(metric.ProcessCount, metric.ProcessMemory, metric.ProcessMemoryUsed)
-	return append(calls, call{function: processUsage, rows: []*metric.Def{metric.ProcessUtilization}, read: readProcessUsage})
+	return append(calls, call{function: processUsage, rows: usageRows[:], read: readProcessUsage})
 }
 
 func instanceProcessCalls() []call {
@@ -41,6 +41,9 @@ func listCalls(rows ...*metric.Def) []call {
 		return call{function: function, rows: rows, read: func(d device, s *sample) nvml.Return {
 			infos, ret := get(d)
 			s.procs.add(infos, ret)
+			if function == mpsList && ret == nvml.SUCCESS {
+				s.procs.addMPS(infos)
+			}
 			return ret
 		}}
 	}
@@ -59,7 +62,9 @@ func isList(c *call) bool {
 type processList struct {
 	memory     map[int]float64 // bytes by pid, NaN where the driver does not tell; nil before the first list
 	incomplete bool            // a list could not be read
+	mps        map[int]bool    // clients of an MPS server; nil if the driver does not tell
 	usage      []nvml.ProcessUtilizationSample
+	used       bool // whether the driver tells the use of a process
 }
 
 // known reports whether the list holds every process.
@@ -88,6 +93,13 @@ func (p *processList) add(infos []nvml.ProcessInfo, ret nvml.Return) {
 	}
 }
 
+func (p *processList) addMPS(infos []nvml.ProcessInfo) {
+	p.mps = map[int]bool{}
+	for _, info := range infos {
+		p.mps[int(info.Pid)] = true
+	}
+}
+
 // readProcessUsage asks for what came after the newest that was seen. From zero
 // the driver would average over its whole buffer, with processes that are gone.
 func readProcessUsage(d device, s *sample) (ret nvml.Return) {
@@ -100,32 +112,13 @@ func readProcessUsage(d device, s *sample) (ret nvml.Return) {
 	}()
 	usage, ret := d.GetProcessUtilization(s.seen)
 	if len(usage) == 0 && ret == nvml.ERROR_INSUFFICIENT_SIZE {
-		return nvml.ERROR_NOT_FOUND
+		ret = nvml.ERROR_NOT_FOUND
 	}
+	s.procs.used = judge(ret) <= nothing
 	if ret == nvml.SUCCESS {
 		s.procs.usage = usage
 	}
 	return ret
-}
-
-// usageByPID returns the mean raw utilization of each process and moves s.seen to
-// the newest sample. The driver is known to return rows of junk among the good ones.
-func (s *sample) usageByPID(now time.Time) map[int]float64 {
-	sum, n := map[int]float64{}, map[int]float64{}
-	horizon := uint64(now.Add(time.Minute).UnixMicro())
-	for _, u := range s.procs.usage {
-		if u.SmUtil > 100 || u.TimeStamp > horizon {
-			s.dropped = append(s.dropped, metric.ProcessUtilization)
-			continue
-		}
-		s.seen = max(s.seen, u.TimeStamp)
-		sum[int(u.Pid)] += float64(u.SmUtil)
-		n[int(u.Pid)]++
-	}
-	for pid := range sum {
-		sum[pid] /= n[pid]
-	}
-	return sum
 }
 
 // processes makes the entities of a device's list. where has what they share:
@@ -144,11 +137,17 @@ func (s *sample) processes(fs procfs.FS, where collector.Process, now time.Time)
 			put(&own, metric.ProcessMemoryUsed, 0, uint64(memory))
 		}
 		if u, ok := usage[pid]; ok {
-			p.Set(metric.ProcessUtilization, metric.ProcessUtilization.FromRaw(u))
+			for i, d := range usageRows {
+				p.Set(d, u[i])
+			}
+		}
+		if s.procs.mps != nil {
+			p.Set(metric.ProcessMPS, bit(s.procs.mps[pid]))
 		}
 		s.dropped = append(s.dropped, own.dropped...)
 		out = append(out, p)
 	}
+	shareOut(out)
 	return out
 }
 
@@ -190,6 +189,9 @@ func (s *sample) countProcesses(processes []collector.Process) {
 		memory += p.Value(metric.ProcessMemoryUsed)
 	}
 	put(s, metric.ProcessCount, 0, len(pids))
+	if s.procs.mps != nil {
+		put(s, metric.MPSClients, 0, len(s.procs.mps))
+	}
 	if !math.IsNaN(memory) {
 		put(s, metric.ProcessMemory, 0, uint64(memory))
 	}

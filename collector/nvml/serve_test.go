@@ -145,7 +145,7 @@ func TestUnsupportedFieldIsAskedOnceAndAbsent(t *testing.T) {
 	n.complete()
 	p := n.await("some rounds more", func(p *collector.Part) bool { return p.Node.Value(metric.NVMLCalls) > 500 })
 
-	want := []*metric.Def{metric.PowerDraw, metric.ECCErrors, metric.ECCLifetimeErrors, metric.XidErrors}
+	want := []*metric.Def{metric.ECCErrors, metric.ECCLifetimeErrors, metric.PowerDraw, metric.XidErrors}
 	if diff := cmp.Diff(names(want), names(p.GPUs[0].Unsupported)); diff != "" {
 		t.Errorf("unsupported on GPU 0 (-want +got):\n%s", diff)
 	}

@@ -24,21 +24,44 @@ type subject struct {
 	refused map[*call]time.Time // when the driver last said that it cannot answer
 	failing map[*call]nvml.Return
 	learned bool // something new, since the last look at unsupported
+
+	memory map[*call]*fieldMemory
+	gpm    gpmSamples
+	buffer []*call // of due
 }
 
 func newSubject(calls []*call) subject {
-	return subject{calls: calls, refused: map[*call]time.Time{}, failing: map[*call]nvml.Return{}, learned: true}
+	return subject{calls: calls, refused: map[*call]time.Time{}, failing: map[*call]nvml.Return{}, memory: map[*call]*fieldMemory{}, learned: true}
 }
 
-// due returns the calls of a tier that are worth making.
+// recall returns what is remembered of a field.
+func (b *subject) recall(c *call) *fieldMemory {
+	m := b.memory[c]
+	if m == nil {
+		m = &fieldMemory{}
+		b.memory[c] = m
+	}
+	return m
+}
+
+// due returns the calls of a tier that are worth making. The list is good until
+// the next time.
 func (b *subject) due(t metric.Tier, now time.Time) []*call {
-	var due []*call
+	due := b.buffer[:0]
 	for _, c := range b.calls {
-		if c.tier() == t && !c.missing && now.Sub(b.refused[c]) >= relearn {
+		if c.tier() == t && b.worth(c, now) {
 			due = append(due, c)
 		}
 	}
+	b.buffer = due
 	return due
+}
+
+func (b *subject) worth(c *call, now time.Time) bool {
+	if first := c.unless; first != nil && !first.missing && b.refused[first].IsZero() {
+		return false
+	}
+	return !c.missing && now.Sub(b.refused[c]) >= relearn
 }
 
 // note remembers how a call ended, and says what is new about it.
@@ -53,18 +76,18 @@ func (b *subject) note(c *call, ret nvml.Return, now time.Time, log *slog.Logger
 		}
 		if failing {
 			delete(b.failing, c)
-			log.Info("an NVML call works again", "call", c.function)
+			log.Info("an NVML call works again", "call", c.function, "metric", c.rows[0].Name)
 		}
 	case unsupported:
 		b.refused[c] = now
 		b.learned = b.learned || !refused
 		if !refused && ret == nvml.ERROR_NO_PERMISSION {
-			log.Warn("no permission for an NVML call; its values are absent", "call", c.function)
+			log.Warn("no permission for an NVML call; its values are absent", "call", c.function, "metric", c.rows[0].Name)
 		}
 	default:
 		b.failing[c] = ret
 		if !failing || before != ret {
-			log.Warn("an NVML call fails; its values are absent", "call", c.function, "err", text(ret))
+			log.Warn("an NVML call fails; its values are absent", "call", c.function, "metric", c.rows[0].Name, "err", text(ret))
 		}
 	}
 }

@@ -3,31 +3,35 @@
 package nvml
 
 import (
-	"encoding/binary"
-
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"gpuvigil/internal/metric"
 )
 
 func thermalCalls() []call {
-	return []call{
+	calls := []call{
 		one("nvmlDeviceGetTemperature", metric.Temperature, func(d device) (uint32, nvml.Return) {
 			return d.GetTemperature(nvml.TEMPERATURE_GPU)
 		}),
-		one("nvmlDeviceGetFieldValues", metric.MemoryTemperature, func(d device) (uint32, nvml.Return) {
-			return field32(d, nvml.FI_DEV_MEMORY_TEMP)
+		// R545 says that this is a double and stores an integer.
+		fieldAs(metric.MemoryTemperature, 0, nvml.FI_DEV_MEMORY_TEMP, 0, asUint32),
+		one("nvmlDeviceGetMarginTemperature", metric.TemperatureMargin, func(d device) (int32, nvml.Return) {
+			m, ret := d.GetMarginTemperature()
+			return m.MarginTemperature, ret
 		}),
 		one("nvmlDeviceGetFanSpeed", metric.FanSpeed, device.GetFanSpeed),
 	}
-}
-
-// field32 reads a field as an unsigned integer whatever type the driver says that
-// it is: R545 says double and stores an integer.
-func field32(d device, id uint32) (uint32, nvml.Return) {
-	fields := []nvml.FieldValue{{FieldId: id}}
-	if ret := d.GetFieldValues(fields); ret != nvml.SUCCESS {
-		return 0, ret
+	// In the order of metric.ThermalLimit.
+	for i, limit := range []nvml.TemperatureThresholds{
+		nvml.TEMPERATURE_THRESHOLD_SHUTDOWN, nvml.TEMPERATURE_THRESHOLD_SLOWDOWN,
+		nvml.TEMPERATURE_THRESHOLD_MEM_MAX, nvml.TEMPERATURE_THRESHOLD_GPU_MAX,
+	} {
+		calls = append(calls,
+			nth("nvmlDeviceGetTemperatureThreshold", metric.TemperatureLimit, i, func(d device) (uint32, nvml.Return) {
+				return d.GetTemperatureThreshold(limit)
+			}),
+			// From the shutdown's on, in the same order. They are signed, whatever type the driver says.
+			fieldAs(metric.TemperatureLimitMargin, i, uint32(nvml.FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT+i), 0, asInt32))
 	}
-	return binary.NativeEndian.Uint32(fields[0].Value[:]), nvml.Return(fields[0].NvmlReturn)
+	return calls
 }

@@ -30,5 +30,26 @@ func utilizationCalls() []call {
 			v, _, ret := d.GetDecoderUtilization()
 			return v, ret
 		}),
+		one("nvmlDeviceGetJpgUtilization", metric.JPEGUtilization, func(d device) (uint32, nvml.Return) {
+			v, _, ret := d.GetJpgUtilization()
+			return v, ret
+		}),
+		one("nvmlDeviceGetOfaUtilization", metric.OFAUtilization, func(d device) (uint32, nvml.Return) {
+			v, _, ret := d.GetOfaUtilization()
+			return v, ret
+		}),
+		{
+			function: "nvmlDeviceGetEncoderStats",
+			rows:     []*metric.Def{metric.EncoderSessions, metric.EncoderFrames, metric.EncoderLatency},
+			read: func(d device, s *sample) nvml.Return {
+				sessions, frames, latency, ret := d.GetEncoderStats()
+				if ret == nvml.SUCCESS {
+					put(s, metric.EncoderSessions, 0, sessions)
+					put(s, metric.EncoderFrames, 0, frames)
+					put(s, metric.EncoderLatency, 0, latency)
+				}
+				return ret
+			},
+		},
 	}
 }

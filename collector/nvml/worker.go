@@ -12,6 +12,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/bands"
 	"gpuvigil/internal/metric"
 )
 
@@ -42,6 +43,16 @@ type worker struct {
 	silent    bool   // no call of the last fast tier had an answer
 	seen      uint64 // see sample.seen
 	last      [metric.Tiers]time.Time
+	bands     bands.GPU
+	load      load
+	firmware  firmware
+	linked    growth
+	links     []*link
+	migMode   [2]bool // now, and after the next reset
+	migKnown  bool    // the GPU has such a mode
+
+	entries      []nvml.FieldValue // of the batch under way
+	fields, gpms []*call
 }
 
 func newWorker(s *session, slot int) *worker {
@@ -85,13 +96,17 @@ func (w *worker) sample(ctx context.Context, t metric.Tier, now time.Time) {
 	if w.seen == 0 {
 		w.seen = uint64(now.Add(-w.cfg.Tiers[metric.Processes]).UnixMicro())
 	}
-	s := sample{readings: without(w.gpu.Readings, metric.GPU, t), seen: w.seen}
-	good := w.ask(ctx, &w.subject, t, &s, now)
+	s := sample{readings: without(w.gpu.Readings, metric.GPU, t), before: w.gpu.Readings, seen: w.seen, pcie: &w.subject.gpm.pcie}
+	good := w.ask(ctx, &w.subject, t, nobody, &s, now)
 	if t == metric.Fast {
 		w.silent = !good
 		w.suspect = w.suspect || !good
 	}
 	w.sampleInstances(ctx, t, &s, now)
+	if w.gpu == nil {
+		return
+	}
+	w.derive(t, &s, now)
 	if w.gpu == nil {
 		return
 	}
@@ -116,8 +131,8 @@ func (w *worker) sampleInstances(ctx context.Context, t metric.Tier, s *sample, 
 		processes = s.processes(w.procfs, collector.Process{GPU: w.gpu.Index, UUID: w.gpu.UUID}, now)
 	}
 	for _, in := range w.instances {
-		own := sample{readings: without(in.Readings, metric.Instance, t)}
-		w.ask(ctx, &in.subject, t, &own, now)
+		own := sample{readings: without(in.Readings, metric.Instance, t), before: in.Readings}
+		w.ask(ctx, &in.subject, t, in.GI, &own, now)
 		if w.gpu == nil {
 			return
 		}
@@ -135,35 +150,9 @@ func (w *worker) sampleInstances(ctx context.Context, t metric.Tier, s *sample, 
 		w.processes = processes
 		if complete {
 			s.countProcesses(processes)
+			s.leaveOver(w.load.take(), processes)
 		}
 	}
-}
-
-// ask makes the calls of a tier that may have an answer and reports whether one
-// had, or none was to be made.
-func (w *worker) ask(ctx context.Context, b *subject, t metric.Tier, s *sample, now time.Time) bool {
-	due := b.due(t, now)
-	good := len(due) == 0
-	for _, c := range due {
-		if ctx.Err() != nil {
-			return true
-		}
-		ret := w.do(c.function, func() nvml.Return { return c.read(b.dev, s) })
-		switch judge(ret) {
-		case fatal:
-			w.fail(&callError{c.function, w.gpu.UUID, ret})
-			return false
-		case lost:
-			w.lose(ret, now)
-			return false
-		case stale:
-			w.suspect = true
-		case answered, nothing:
-			good = true
-		}
-		b.note(c, ret, now, w.log)
-	}
-	return good
 }
 
 // count adds to the values that cannot be. What was published is not changed.
@@ -186,9 +175,12 @@ func (w *worker) publish() {
 	if w.gpu == nil {
 		return
 	}
-	v := &view{gpu: *w.gpu, processes: w.processes}
+	v := &view{gpu: *w.gpu, processes: w.processes, firmware: w.firmware}
 	for _, in := range w.instances {
 		v.instances = append(v.instances, in.Instance)
+	}
+	for _, l := range w.links {
+		v.links = append(v.links, l.Link)
 	}
 	w.fleet.publish(w.gpu.UUID, w.slot, v)
 }

@@ -54,7 +54,17 @@ type NVML struct {
 	LibraryPath string   `yaml:"library_path"` // empty: the dynamic linker finds libnvidia-ml.so.1
 	CallLimit   Duration `yaml:"call_limit"`   // a call on a GPU that takes longer marks it as hung
 	InitLimit   Duration `yaml:"init_limit"`   // a driver that takes longer to start costs the child
+	Profile     Profile  `yaml:"profile"`      // how much is told of each GPU; a change takes a restart
 }
+
+// Profile is how much is told of each GPU.
+type Profile string
+
+// The profiles. The default one keeps within the budget of 150 series a GPU.
+const (
+	DefaultProfile Profile = "default"
+	FullProfile    Profile = "full" // details, and each NVLink
+)
 
 // Host is where the kernel's files and the logs are.
 type Host struct {
@@ -153,6 +163,7 @@ func Default() *Config {
 			Enabled:   true,
 			CallLimit: Duration(5 * time.Second),
 			InitLimit: Duration(time.Minute),
+			Profile:   DefaultProfile,
 		},
 		Host:      Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
 		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
@@ -243,6 +254,9 @@ func (c *Config) check(file string) error {
 	atLeast("sampling.inventory", c.Sampling.Inventory, time.Second)
 	atLeast("nvml.call_limit", c.NVML.CallLimit, 100*time.Millisecond)
 	atLeast("nvml.init_limit", c.NVML.InitLimit, time.Second)
+	if !slices.Contains([]Profile{DefaultProfile, FullProfile}, c.NVML.Profile) {
+		fail("nvml.profile", "found %q, allowed: %s, %s", clean(string(c.NVML.Profile)), DefaultProfile, FullProfile)
+	}
 	atLeast("inference.interval", c.Inference.Interval, time.Second)
 	atLeast("inference.timeout", c.Inference.Timeout, 100*time.Millisecond)
 	atLeast("detect.saturated_window", c.Detect.SaturatedWindow, time.Second)

@@ -3,6 +3,9 @@ package metric
 const (
 	percent    = 0.01
 	milli      = 1e-3
+	micro      = 1e-6
+	nano       = 1e-9
+	kibi       = 1 << 10
 	mebi       = 1 << 20
 	mega       = 1e6
 	kilo       = 1e3
@@ -12,17 +15,15 @@ const (
 	maxWatts   = 20e3
 )
 
-// The closed dimensions of GPU rows.
+// The closed dimensions of whole GPUs.
 var (
-	Clocks    = &Dimension{Label: "clock", Values: []string{"graphics", "sm", "memory", "video"}}
 	Direction = &Dimension{Label: "direction", Values: []string{"receive", "transmit"}}
-	ECCType   = &Dimension{Label: "type", Values: []string{"corrected", "uncorrected"}}
 
-	// ClockReason lists NVML's clock event reasons in the order of their bits.
-	ClockReason = &Dimension{Label: "reason", Values: []string{
-		"idle", "application_clocks", "sw_power_cap", "hw_slowdown", "sync_boost",
-		"sw_thermal", "hw_thermal", "hw_power_brake", "display_clocks",
-	}}
+	// ModeState tells a setting from what it will be after the next reset.
+	ModeState = &Dimension{Label: "state", Values: []string{"current", "pending"}}
+
+	// Engine is what a process uses of a GPU.
+	Engine = &Dimension{Label: "engine", Values: []string{"sm", "memory", "encoder", "decoder"}}
 )
 
 // Rows that describe a whole GPU.
@@ -37,94 +38,28 @@ var (
 	GPUSampleAge = row(Def{Entity: GPU, Tier: Fast, Name: "vigil_gpu_sample_age_seconds",
 		Help: "Age of the GPU's newest fast reading at the last snapshot."})
 
-	Utilization = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_utilization_ratio",
-		NVML: "nvmlDeviceGetUtilizationRates.gpu", Raw: "%", Scale: percent, DCGM: []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL_RATIO"},
-		Help: "Share of the last sample period in which at least one kernel ran. Says nothing of how full the GPU was."})
-	MemoryUtilization = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_memory_utilization_ratio",
-		NVML: "nvmlDeviceGetUtilizationRates.memory", Raw: "%", Scale: percent, DCGM: []string{"DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_MEMORY_UTIL_RATIO"},
-		Help: "Share of the last sample period in which device memory was read or written: controller busy time, not memory in use."})
-	EncoderUtilization = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_encoder_utilization_ratio",
-		NVML: "nvmlDeviceGetEncoderUtilization", Raw: "%", Scale: percent, DCGM: []string{"DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_ENC_UTIL_RATIO"},
-		Help: "Share of time in which the video encoder was busy."})
-	DecoderUtilization = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_decoder_utilization_ratio",
-		NVML: "nvmlDeviceGetDecoderUtilization", Raw: "%", Scale: percent, DCGM: []string{"DCGM_FI_DEV_DEC_UTIL", "DCGM_FI_DEV_DEC_UTIL_RATIO"},
-		Help: "Share of time in which the video decoder was busy."})
-
 	MemoryCapacity = row(Def{Entity: GPU, Tier: Fast, Max: maxBytes, Name: "vigil_gpu_memory_capacity_bytes",
 		NVML: "nvmlDeviceGetMemoryInfo_v2.total", Raw: "B",
+		DCGM: renamed(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_FB_CAPACITY_BYTES"),
 		Help: "Device memory of the GPU."})
 	MemoryUsed = row(Def{Entity: GPU, Tier: Fast, Max: maxBytes, Name: "vigil_gpu_memory_used_bytes",
-		NVML: "nvmlDeviceGetMemoryInfo_v2.used", Raw: "B", DCGM: []string{"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USED_BYTES"},
+		NVML: "nvmlDeviceGetMemoryInfo_v2.used", Raw: "B",
+		DCGM: renamed(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USED_BYTES"),
 		Help: "Device memory in use by processes, without what the driver reserves."})
 	MemoryFree = row(Def{Entity: GPU, Tier: Fast, Max: maxBytes, Name: "vigil_gpu_memory_free_bytes",
-		NVML: "nvmlDeviceGetMemoryInfo_v2.free", Raw: "B", DCGM: []string{"DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_FREE_BYTES"},
+		NVML: "nvmlDeviceGetMemoryInfo_v2.free", Raw: "B",
+		DCGM: renamed(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_FREE_BYTES"),
 		Help: "Device memory that can still be allocated."})
 	MemoryReserved = row(Def{Entity: GPU, Tier: Fast, Max: maxBytes, Name: "vigil_gpu_memory_reserved_bytes",
-		NVML: "nvmlDeviceGetMemoryInfo_v2.reserved", Raw: "B", DCGM: []string{"DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_FB_RESERVED_BYTES"},
+		NVML: "nvmlDeviceGetMemoryInfo_v2.reserved", Raw: "B",
+		DCGM: renamed(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_FB_RESERVED_BYTES"),
 		Help: "Device memory that the driver keeps for itself."})
-
-	PowerDraw = row(Def{Entity: GPU, Tier: Fast, Max: maxWatts, Name: "vigil_gpu_power_draw_watts",
-		NVML: "nvmlDeviceGetPowerUsage", Raw: "mW", Scale: milli, DCGM: []string{"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_BOARD_POWER_WATTS"},
-		Help: "Power draw of the board; an average over one second on most parts since Ampere."})
-	Energy = row(Def{Entity: GPU, Kind: Counter, Tier: Fast, Name: "vigil_gpu_energy_joules_total",
-		NVML: "nvmlDeviceGetTotalEnergyConsumption", Raw: "mJ", Scale: milli, DCGM: []string{"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL"},
-		Help: "Energy used since the driver was loaded."})
-	PowerLimit = row(Def{Entity: GPU, Tier: Inventory, Max: maxWatts, Name: "vigil_gpu_power_limit_watts",
-		NVML: "nvmlDeviceGetEnforcedPowerLimit", Raw: "mW", Scale: milli, DCGM: []string{"DCGM_FI_DEV_ENFORCED_POWER_LIMIT"},
-		Help: "Power limit that the driver enforces."})
-	PowerDefaultLimit = row(Def{Entity: GPU, Tier: Inventory, Max: maxWatts, Name: "vigil_gpu_power_default_limit_watts",
-		NVML: "nvmlDeviceGetPowerManagementDefaultLimit", Raw: "mW", Scale: milli,
-		Help: "Power limit that the board ships with."})
-
-	Temperature = row(Def{Entity: GPU, Tier: Fast, Min: -50, Max: maxCelsius, Name: "vigil_gpu_temperature_celsius",
-		NVML: "nvmlDeviceGetTemperature/GPU", Raw: "°C", DCGM: []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP_CELSIUS"},
-		Help: "Temperature of the GPU core."})
-	MemoryTemperature = row(Def{Entity: GPU, Tier: Fast, Min: -50, Max: maxCelsius, Name: "vigil_gpu_memory_temperature_celsius",
-		NVML: "field/82", Raw: "°C", DCGM: []string{"DCGM_FI_DEV_MEMORY_TEMP", "DCGM_FI_DEV_MEMORY_TEMP_CELSIUS"},
-		Help: "Temperature of the device memory."})
-	FanSpeed = row(Def{Entity: GPU, Tier: Slow, Max: 2, Name: "vigil_gpu_fan_speed_ratio",
-		NVML: "nvmlDeviceGetFanSpeed", Raw: "%", Scale: percent,
-		Help: "Intended fan speed as a share of the maximum; may exceed 1."})
-
-	Clock = row(Def{Entity: GPU, Tier: Fast, Max: maxHertz, Name: "vigil_gpu_clock_hertz", Dim: Clocks,
-		NVML: "nvmlDeviceGetClockInfo/{GRAPHICS,SM,MEM,VIDEO}", Raw: "MHz", Scale: mega,
-		DCGM: []string{"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_SM_CLOCK_HERTZ", "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_MEMORY_CLOCK_HERTZ"},
-		Help: "Clock now."})
-	MaxClock = row(Def{Entity: GPU, Tier: Inventory, Max: maxHertz, Name: "vigil_gpu_clock_max_hertz", Dim: Clocks,
-		NVML: "nvmlDeviceGetMaxClockInfo/{GRAPHICS,SM,MEM,VIDEO}", Raw: "MHz", Scale: mega,
-		Help: "Highest clock that the board supports."})
-	ClockEvent = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_clock_event_active", Dim: ClockReason,
-		NVML: "nvmlDeviceGetCurrentClocksEventReasons", Raw: "bit",
-		Help: "1 while the reason holds the clocks down. sw_power_cap at high power is normal."})
-	PerformanceState = row(Def{Entity: GPU, Tier: Fast, Max: 15, Name: "vigil_gpu_performance_state",
-		NVML: "nvmlDeviceGetPerformanceState", Raw: "P-state", DCGM: []string{"DCGM_FI_DEV_PSTATE"},
-		Help: "Performance state: 0 is the fastest, 15 the slowest."})
-
-	PCIeReplays = row(Def{Entity: GPU, Kind: Counter, Tier: Slow, Name: "vigil_gpu_pcie_replays_total",
-		NVML: "nvmlDeviceGetPcieReplayCounter", Raw: "count", DCGM: []string{"DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "DCGM_FI_DEV_PCIE_REPLAY_TOTAL"},
-		Help: "PCIe packets sent again."})
-	PCIeThroughput = row(Def{Entity: GPU, Tier: Slow, Max: 1e12, Name: "vigil_gpu_pcie_throughput_bytes_per_second", Dim: Direction,
-		NVML: "nvmlDeviceGetPcieThroughput/{RX,TX}", Raw: "KB/s", Scale: kilo,
-		Help: "PCIe traffic over a window of 20 ms, seen from the GPU: a sample, not a mean. Each direction blocks the driver for 20 ms."})
-	PCIeGeneration = row(Def{Entity: GPU, Tier: Slow, Min: 1, Max: 10, Name: "vigil_gpu_pcie_link_generation",
-		NVML: "nvmlDeviceGetCurrPcieLinkGeneration", Raw: "generation",
-		Help: "PCIe generation of the link now; idle links step down."})
-	PCIeWidth = row(Def{Entity: GPU, Tier: Slow, Min: 1, Max: 32, Name: "vigil_gpu_pcie_link_width_lanes",
-		NVML: "nvmlDeviceGetCurrPcieLinkWidth", Raw: "lanes",
-		Help: "PCIe lanes of the link now."})
-	PCIeMaxGeneration = row(Def{Entity: GPU, Tier: Inventory, Min: 1, Max: 10, Name: "vigil_gpu_pcie_link_max_generation",
-		NVML: "nvmlDeviceGetMaxPcieLinkGeneration", Raw: "generation",
-		Help: "Highest PCIe generation that GPU and slot can do together."})
-	PCIeMaxWidth = row(Def{Entity: GPU, Tier: Inventory, Min: 1, Max: 32, Name: "vigil_gpu_pcie_link_max_width_lanes",
-		NVML: "nvmlDeviceGetMaxPcieLinkWidth", Raw: "lanes",
-		Help: "Most PCIe lanes that GPU and slot can do together."})
-
-	ECCErrors = row(Def{Entity: GPU, Kind: Counter, Tier: Slow, Name: "vigil_gpu_ecc_errors_total", Dim: ECCType,
-		NVML: "nvmlDeviceGetTotalEccErrors/{CORRECTED,UNCORRECTED}/VOLATILE", Raw: "count", DCGM: []string{"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"},
-		Help: "Memory errors since the driver was loaded."})
-	ECCLifetimeErrors = row(Def{Entity: GPU, Kind: Counter, Tier: Slow, Name: "vigil_gpu_ecc_lifetime_errors_total", Dim: ECCType,
-		NVML: "nvmlDeviceGetTotalEccErrors/{CORRECTED,UNCORRECTED}/AGGREGATE", Raw: "count", DCGM: []string{"DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL"},
-		Help: "Memory errors in the life of the board."})
+	BAR1Capacity = row(Def{Entity: GPU, Tier: Slow, Max: maxBytes, Detail: true, Name: "vigil_gpu_bar1_capacity_bytes",
+		NVML: "nvmlDeviceGetBAR1MemoryInfo.total", Raw: "B", DCGM: custom(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_BAR1_TOTAL"),
+		Help: "Size of the window through which CPU and peers reach device memory."})
+	BAR1Used = row(Def{Entity: GPU, Tier: Slow, Max: maxBytes, Detail: true, Name: "vigil_gpu_bar1_used_bytes",
+		NVML: "nvmlDeviceGetBAR1MemoryInfo.used", Raw: "B", DCGM: custom(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_BAR1_USED"),
+		Help: "Part of that window that is mapped."})
 
 	ProcessCount = row(Def{Entity: GPU, Tier: Processes, Max: 1e6, Name: "vigil_gpu_processes",
 		NVML: "nvmlDeviceGetComputeRunningProcesses", Raw: "count",
@@ -132,6 +67,12 @@ var (
 	ProcessMemory = row(Def{Entity: GPU, Tier: Processes, Max: maxBytes, Name: "vigil_gpu_process_memory_bytes",
 		NVML: "nvmlDeviceGetComputeRunningProcesses.usedGpuMemory", Raw: "B",
 		Help: "Device memory of all processes that the driver lists."})
+	MPSClients = row(Def{Entity: GPU, Tier: Processes, Max: 1e6, Detail: true, Name: "vigil_gpu_mps_clients",
+		Help: "Processes that share the GPU through an MPS server."})
+	UnattributedUtilization = row(Def{Entity: GPU, Tier: Processes, Max: 1, Name: "vigil_gpu_unattributed_utilization_ratio", Dim: Engine,
+		Help: "Use of the GPU that no listed process accounts for: the mean of the GPU's own utilization since the last list less the sum over its processes, at least 0."})
+	UnattributedMemory = row(Def{Entity: GPU, Tier: Processes, Max: maxBytes, Name: "vigil_gpu_unattributed_memory_bytes",
+		Help: "Device memory in use that no listed process accounts for, at least 0: contexts of the driver, of ended processes, of other containers' hidden processes."})
 
 	GPUUnsupported = row(Def{Entity: GPU, Tier: Inventory, Kind: Gauge, Name: "vigil_gpu_unsupported", Labels: []string{"metric"},
 		Help: "1 for each metric that this GPU or driver does not support; the metric itself is absent. Asked again from time to time."})
@@ -142,34 +83,54 @@ var (
 		Help: "The owner's share of the device memory that processes hold on the GPU; equal shares while no process holds any. Several owners may share a GPU: join on uuid with this on the many side."})
 )
 
-// Rows that describe a MIG instance.
+// Rows of how a GPU is set up.
 var (
-	MIGInfo = row(Def{Entity: Instance, Kind: Info, Tier: Inventory, Name: "vigil_mig_info",
-		Labels: []string{"mig_uuid"},
-		Help:   "Identity of a MIG instance; always 1. uuid is the whole GPU's."})
-	MIGMemoryCapacity = row(Def{Entity: Instance, Tier: Fast, Max: maxBytes, Name: "vigil_mig_memory_capacity_bytes",
-		NVML: "nvmlDeviceGetMemoryInfo_v2.total", Raw: "B", Help: "Device memory of the instance."})
-	MIGMemoryUsed = row(Def{Entity: Instance, Tier: Fast, Max: maxBytes, Name: "vigil_mig_memory_used_bytes",
-		NVML: "nvmlDeviceGetMemoryInfo_v2.used", Raw: "B", Help: "Device memory in use on the instance."})
-	MIGMemoryFree = row(Def{Entity: Instance, Tier: Fast, Max: maxBytes, Name: "vigil_mig_memory_free_bytes",
-		NVML: "nvmlDeviceGetMemoryInfo_v2.free", Raw: "B", Help: "Device memory of the instance that can still be allocated."})
-	MIGProcesses = row(Def{Entity: Instance, Tier: Processes, Max: 1e6, Name: "vigil_mig_processes",
-		NVML: "nvmlDeviceGetComputeRunningProcesses", Raw: "count", Help: "Processes with a context open on the instance."})
+	PersistenceMode = row(Def{Entity: GPU, Tier: Inventory, Max: 1, Name: "vigil_gpu_persistence_mode",
+		NVML: "nvmlDeviceGetPersistenceMode", Raw: "0/1",
+		Help: "1 if the driver stays initialized while nobody uses the GPU."})
+	ComputeMode = row(Def{Entity: GPU, Tier: Inventory, Max: 3, Detail: true, Name: "vigil_gpu_compute_mode",
+		NVML: "nvmlDeviceGetComputeMode", Raw: "mode",
+		Help: "Who may compute: 0 many contexts, 2 nobody, 3 one process."})
+	AccountingMode = row(Def{Entity: GPU, Tier: Inventory, Max: 1, Detail: true, Name: "vigil_gpu_accounting_mode",
+		NVML: "nvmlDeviceGetAccountingMode", Raw: "0/1",
+		Help: "1 if the driver keeps statistics of processes that have ended."})
+	NUMANode = row(Def{Entity: GPU, Tier: Inventory, Max: 4096, Detail: true, Name: "vigil_gpu_numa_node",
+		NVML: "nvmlDeviceGetNumaNodeId", Raw: "node",
+		Help: "NUMA node that the GPU's memory is, where it is one."})
+	MIGMode = row(Def{Entity: GPU, Tier: Inventory, Max: 1, Detail: true, Name: "vigil_gpu_mig_mode", Dim: ModeState,
+		Help: "1 if the GPU is, or after its next reset will be, cut into MIG instances."})
+	VGPULicensed = row(Def{Entity: GPU, Tier: Inventory, Max: 1, Name: "vigil_gpu_vgpu_licensed",
+		NVML: "nvmlDeviceGetGridLicensableFeatures", Raw: "0/1", DCGM: kept(Gauge, 0, 0, "DCGM_FI_DEV_VGPU_LICENSE_STATUS"),
+		Help: "1 if the vGPU feature is licensed; absent where it needs no licence."})
+	VGPUs = row(Def{Entity: GPU, Tier: Inventory, Max: 1024, Detail: true, Name: "vigil_gpu_vgpus",
+		NVML: "nvmlDeviceGetActiveVgpus", Raw: "count",
+		Help: "Virtual GPUs that run on the GPU of a vGPU host."})
 )
 
 // Rows that describe one process on one GPU. They are no series by default; the
-// detectors and the page read them.
+// detectors and the page read them. The shares of one GPU's processes never sum
+// to more than the GPU.
 var (
 	ProcessMemoryUsed = row(Def{Entity: Process, Tier: Processes, Max: maxBytes, Name: "vigil_process_memory_used_bytes",
 		NVML: "nvmlDeviceGetComputeRunningProcesses.usedGpuMemory", Raw: "B", Help: "Device memory of the process."})
 	ProcessUtilization = row(Def{Entity: Process, Tier: Processes, Max: 1, Name: "vigil_process_utilization_ratio",
 		NVML: "nvmlDeviceGetProcessUtilization.smUtil", Raw: "%", Scale: percent, Help: "Share of time in which the process used the GPU's SMs."})
+	ProcessMemoryUtilization = row(Def{Entity: Process, Tier: Processes, Max: 1, Name: "vigil_process_memory_utilization_ratio",
+		NVML: "nvmlDeviceGetProcessUtilization.memUtil", Raw: "%", Scale: percent, Help: "Share of time in which the process read or wrote device memory."})
+	ProcessEncoder = row(Def{Entity: Process, Tier: Processes, Max: 1, Name: "vigil_process_encoder_utilization_ratio",
+		NVML: "nvmlDeviceGetProcessUtilization.encUtil", Raw: "%", Scale: percent, Help: "Share of time in which the process used the video encoder."})
+	ProcessDecoder = row(Def{Entity: Process, Tier: Processes, Max: 1, Name: "vigil_process_decoder_utilization_ratio",
+		NVML: "nvmlDeviceGetProcessUtilization.decUtil", Raw: "%", Scale: percent, Help: "Share of time in which the process used the video decoder."})
+	ProcessMPS = row(Def{Entity: Process, Tier: Processes, Max: 1, Name: "vigil_process_mps_client",
+		Help: "1 if the process uses the GPU through an MPS server, whose share of the SMs then counts for all its clients."})
 )
 
 // Rows of one Xid code on one GPU.
 var (
 	XidErrors = row(Def{Entity: Xid, Kind: Counter, Tier: Fast, Name: "vigil_gpu_xid_errors_total",
-		NVML: "nvmlEventTypeXidCriticalError", Raw: "event", Help: "Xid errors by code since the node booted, as far as an agent was told by the driver or the kernel log; one that both tell of counts once. The driver leaves lines out when there are many: the count is a floor."})
+		NVML: "nvmlEventTypeXidCriticalError", Raw: "event",
+		DCGM: renamed(Gauge, 0, 0, "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR"),
+		Help: "Xid errors by code since the node booted, as far as an agent was told by the driver or the kernel log; one that both tell of counts once. The driver leaves lines out when there are many: the count is a floor."})
 	XidLast = row(Def{Entity: Xid, Tier: Fast, Name: "vigil_gpu_xid_last_timestamp_seconds",
 		Help: "Unix time of the last Xid error with this code."})
 )

@@ -43,6 +43,7 @@ const (
 	Process  // a process on a GPU; never a series of its own by default
 	Endpoint // an inference server as seen through its metrics page
 	Xid      // one Xid code on one GPU
+	Link     // one NVLink of a GPU; sampled in the full profile only
 	Source   // a source of samples
 	Agent    // gpuvigil itself
 	Finding  // what the detectors say
@@ -56,12 +57,13 @@ var entityLabels = [entities][]string{
 	Process:  {"gpu", "uuid", "pid"},
 	Endpoint: {"endpoint", "engine", "model"},
 	Xid:      {"gpu", "uuid", "xid"},
+	Link:     {"gpu", "uuid", "link"},
 	Source:   {"source"},
 	Agent:    {},
 	Finding:  {"rule", "severity", "subject", "cause"},
 }
 
-var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "xid", "source", "agent", "finding"}
+var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "xid", "link", "source", "agent", "finding"}
 
 // String returns the entity's name in lower case.
 func (e Entity) String() string { return entityNames[e] }
@@ -117,15 +119,19 @@ type Def struct {
 	Dim    *Dimension // closed dimension, or nil
 	Labels []string   // further labels (Info, Agent and Finding rows only)
 
+	// Detail marks what is sampled but is a series only in the full profile: the
+	// default keeps within its budget of series.
+	Detail bool
+
 	// Min and Max bound what is physically possible, in base units. A value
 	// outside is dropped and counted, never shown. Both zero: no bounds but
 	// finite and, for counters, not negative.
 	Min, Max float64
 
-	NVML  string   // the NVML call and selector that it comes from, or empty
-	Raw   string   // NVML's unit, for the docs: mW, MiB, %
-	Scale float64  // raw × Scale is the value in base units; 0 means 1
-	DCGM  []string // names under which DCGM exporters publish the same fact
+	NVML  string  // the NVML call and selector that it comes from, or empty
+	Raw   string  // NVML's unit, for the docs: mW, MiB, %
+	Scale float64 // raw × Scale is the value in base units; 0 means 1
+	DCGM  []DCGM  // names under which dcgm-exporter publishes the same fact
 
 	col int
 }

@@ -6,7 +6,7 @@ var (
 	PSIResource  = &Dimension{Label: "resource", Values: []string{"cpu", "memory", "io"}}
 	IODirection  = &Dimension{Label: "direction", Values: []string{"read", "write"}}
 	LoadWindow   = &Dimension{Label: "window", Values: []string{"1m", "5m", "15m"}}
-	VersionParts = &Dimension{Label: "component", Values: []string{"driver", "cuda", "nvml", "kernel", "vbios"}}
+	VersionParts = &Dimension{Label: "component", Values: []string{"driver", "cuda", "nvml", "kernel", "vbios", "gsp", "inforom"}}
 )
 
 // Rows that describe the node.
@@ -24,6 +24,9 @@ var (
 		Help: "GPUs that the agent has seen since the node booted."})
 	GPUsSeen = row(Def{Entity: Node, Tier: Fast, Max: 1024, Name: "vigil_node_gpus",
 		NVML: "nvmlDeviceGetCount_v2", Raw: "count", Help: "GPUs that the driver lists now."})
+
+	ConfidentialComputing = row(Def{Entity: Node, Tier: Inventory, Max: 1, Name: "vigil_node_confidential_computing",
+		NVML: "nvmlSystemGetConfComputeState.ccFeature", Raw: "0/1", Help: "1 if the GPUs run in confidential-computing mode."})
 
 	CPUSeconds = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_node_cpu_seconds_total", Dim: CPUMode,
 		Help: "Time of all CPUs by mode."})

@@ -135,7 +135,7 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request) {
 func releaseTime(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 || d > maxRelease {
-		return 0, fmt.Errorf("cannot release the GPU driver for %q: the time is from 1s to 24h, such as 15m, or 0s to take the driver up again at once", text)
+		return 0, fmt.Errorf("cannot release the GPU driver for %q: the time is at most 24h, such as 15m; 0s takes the driver up again at once", text)
 	}
 	return d, nil
 }

@@ -90,7 +90,7 @@ func FuzzParseLabels(f *testing.F) {
 func FuzzCounterComesBack(f *testing.F) {
 	f.Add("slack", "sent")
 	f.Add("a\\b\"c\nd,e=\"f\" g", "\xff")
-	l := newLayout()
+	l := newLayout(false)
 	f.Fuzz(func(t *testing.T, receiver, result string) {
 		d, values, err := l.parse(metric.NotificationsSent.Series(receiver, result))
 		if err != nil || d != metric.NotificationsSent {

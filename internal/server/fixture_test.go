@@ -20,6 +20,7 @@ type world struct {
 	history  func(detect.Subject) []detect.History
 	released time.Time
 	auth     bool
+	full     bool // the full profile
 }
 
 func (w *world) server(t testing.TB) *Server {
@@ -30,6 +31,7 @@ func (w *world) server(t testing.TB) *Server {
 		ReleasedUntil: func() time.Time { return w.released },
 		Version:       Version{"0.1.0", "abc1234", "go1.26"},
 		Authenticated: func() bool { return w.auth },
+		Full:          w.full,
 		Log:           slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 }

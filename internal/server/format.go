@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -46,6 +47,11 @@ func clock(t, now time.Time) string {
 func minute(t, now time.Time) string {
 	return strings.TrimSuffix(clock(t.Truncate(time.Minute), now), ":00")
 }
+
+var unit = regexp.MustCompile(`(\d) (%|°C|GiB|GHz|MHz|k?W|ms|s|min|h|d|UTC)(\PL|$)`)
+
+// bound keeps numbers and their units on one line.
+func bound(s string) string { return unit.ReplaceAllString(s, "$1\u00a0$2$3") }
 
 const none = "n/a" // stands for what was not reported
 

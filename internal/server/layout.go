@@ -17,6 +17,7 @@ type layout struct {
 	slot   map[*metric.Def]int
 	plain  map[metric.Entity][]*row
 	values map[*metric.Dimension][]*dto.LabelPair
+	full   bool // with the rows that are details
 }
 
 // row is a row of the catalogue with its place on the page.
@@ -31,7 +32,8 @@ type row struct {
 // the engine. A reading of the same name would contradict them.
 var notPlain = []*metric.Def{metric.GPUPresent, metric.GPUHung, metric.GPUSampleAge, metric.VersionChanges}
 
-func newLayout() *layout {
+// newLayout makes the layout of the default profile, or of the full one.
+func newLayout(full bool) *layout {
 	defs := slices.Clone(metric.All())
 	slices.SortFunc(defs, func(a, b *metric.Def) int { return strings.Compare(a.Name, b.Name) })
 	l := &layout{
@@ -39,6 +41,7 @@ func newLayout() *layout {
 		slot:   map[*metric.Def]int{},
 		plain:  map[metric.Entity][]*row{},
 		values: map[*metric.Dimension][]*dto.LabelPair{},
+		full:   full,
 	}
 	for i, d := range defs {
 		l.slot[d] = i
@@ -51,7 +54,7 @@ func newLayout() *layout {
 				l.values[d.Dim] = append(l.values[d.Dim], &dto.LabelPair{Name: &d.Dim.Label, Value: &v})
 			}
 		}
-		if len(d.Labels) == 0 && !slices.Contains(notPlain, d) {
+		if len(d.Labels) == 0 && l.shows(d) && !slices.Contains(notPlain, d) {
 			l.plain[d.Entity] = append(l.plain[d.Entity], &l.rows[i])
 		}
 	}
@@ -66,3 +69,6 @@ func (l *layout) byName(name string) *row {
 	}
 	return &l.rows[i]
 }
+
+// shows reports whether the row has series in the profile.
+func (l *layout) shows(d *metric.Def) bool { return l.full || !d.Detail }

@@ -53,6 +53,7 @@ func (s *Server) fill(e *exposition, now time.Time) {
 			e.node(snap, view)
 			e.gpus(snap)
 			e.instances(snap)
+			e.links(snap)
 			e.endpoints(snap)
 			e.sxids(snap)
 		}
@@ -151,6 +152,9 @@ func (e *exposition) gpus(s *collector.Snapshot) {
 // support says what the GPU cannot tell and which of its values made no sense.
 func (e *exposition) support(index string, g *collector.GPU) {
 	for _, d := range g.Unsupported {
+		if !e.shows(d) {
+			continue
+		}
 		e.one(metric.GPUUnsupported, 1, index, g.UUID, d.Name)
 	}
 	if len(g.Dropped) == 0 {
@@ -253,6 +257,19 @@ func (e *exposition) instances(s *collector.Snapshot) {
 		if t := e.entity(metric.Instance, gpu, m.UUID, mig, m.Profile); t != nil {
 			e.one(metric.MIGInfo, 1, gpu, m.UUID, mig, m.Profile, m.MIGUUID)
 			e.readings(metric.Instance, t, m.Readings)
+		}
+	}
+}
+
+// links has series in the full profile only: all their rows are details.
+func (e *exposition) links(s *collector.Snapshot) {
+	if !e.full {
+		return
+	}
+	for i := range s.Links {
+		k := &s.Links[i]
+		if t := e.entity(metric.Link, strconv.Itoa(k.GPU), k.UUID, strconv.Itoa(k.Number)); t != nil {
+			e.readings(metric.Link, t, k.Readings)
 		}
 	}
 }

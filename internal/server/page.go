@@ -33,8 +33,9 @@ func newPageTemplate() *pageTemplate {
 	sum := sha256.Sum256([]byte(pageCSS))
 	return &pageTemplate{
 		Template: template.Must(template.New("page").Funcs(template.FuncMap{
-			"css":  func() template.CSS { return template.CSS(pageCSS) },
-			"icon": icon,
+			"css":   func() template.CSS { return template.CSS(pageCSS) },
+			"icon":  icon,
+			"bound": bound,
 		}).Parse(pageHTML)),
 		policy: "default-src 'none'; img-src data:; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 			"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",

@@ -341,6 +341,10 @@ func TestWords(t *testing.T) {
 			t.Errorf("duration(%d) = %q, want %q", d, got, want)
 		}
 	}
+	const text = "5.8 s, 7 % of 80 GiB after 2 h 30 min at 1 of 2 hosts, since 10:17:04 UTC"
+	if got, want := strings.ReplaceAll(bound(text), "\u00a0", "_"), "5.8_s, 7_% of 80_GiB after 2_h 30_min at 1 of 2 hosts, since 10:17:04_UTC"; got != want {
+		t.Errorf("units are bound to their numbers as %q, want %q", got, want)
+	}
 	if got := oneLine(" a\nb\x00\u202ec\xff " + strings.Repeat("x", 400)); got != "a b c\uFFFD "+strings.Repeat("x", maxText-8)+"…" {
 		t.Errorf("oneLine: %q", got)
 	}

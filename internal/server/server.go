@@ -33,6 +33,9 @@ type Config struct {
 
 	Version Version
 
+	// Full makes series of the rows that are details, too, and of each NVLink.
+	Full bool
+
 	// Authenticated says whether the listener asks every client who it is; it is
 	// asked for each request, because that can change while the agent runs. Without
 	// it, page and API answer clients on this machine only.
@@ -61,7 +64,7 @@ const maxScrapes = 16
 
 // New returns a server for the configuration.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, layout: newLayout(), spare: make(chan *exposition, sparePages), page: newPageTemplate()}
+	s := &Server{cfg: cfg, layout: newLayout(cfg.Full), spare: make(chan *exposition, sparePages), page: newPageTemplate()}
 	s.bridge = newBridge(s.layout, cfg.Log)
 	s.metrics = promhttp.HandlerForTransactional(s, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug), // what a client asked amiss, or that it has gone

@@ -305,7 +305,7 @@ func TestReleaseThatCannotBe(t *testing.T) {
 		c.Release = func(time.Duration) error { return errors.New("the child does not end") }
 	})
 	c := NewClient(path)
-	for d, want := range map[time.Duration]string{-time.Second: `cannot release the GPU driver for "-1s"`, 25 * time.Hour: `"25h0m0s": the time is from 1s to 24h, such as 15m`, time.Minute: "releasing the GPU driver: the child does not end"} {
+	for d, want := range map[time.Duration]string{-time.Second: `cannot release the GPU driver for "-1s"`, 25 * time.Hour: `"25h0m0s": the time is at most 24h, such as 15m`, time.Minute: "releasing the GPU driver: the child does not end"} {
 		if _, err := c.Release(t.Context(), d); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("release for %s: %v, want an error that says %q", d, err, want)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/bands"
 	"gpuvigil/internal/metric"
 )
 
@@ -58,6 +59,7 @@ type work struct {
 	intensity float64 // dynamic power that the kernels want, as a share of what the limit leaves
 	memory    float64 // share of the time in which memory is read or written
 	rx, tx    float64 // PCIe, bytes per second
+	link      float64 // NVLink, bytes per second each way
 }
 
 type process struct {
@@ -85,7 +87,13 @@ type gpu struct {
 	power, energy        float64
 	core, memoryTemp     float64
 	clock, thermalCap    float64
-	reasons              [9]bool
+	reasons              [11]bool
+	held                 [3]float64 // seconds of the first of metric.HeldReason, which are all that this driver tells
+	moved                [2]float64 // bytes over PCIe, in the order of metric.Direction
+	linked               float64    // bytes over NVLink, each way
+	linkedAt             time.Time  // when it was last told
+	linkedThen           float64
+	bands                bands.GPU
 	replays              float64
 	volatileECC, lifeECC [2]float64
 	xids                 []collector.XidCount
@@ -118,7 +126,7 @@ func newGPU(seed uint64, node string, index int) *gpu {
 
 // step lives through one second of the work that it was given.
 func (g *gpu) step() {
-	g.reasons = [9]bool{}
+	g.reasons = [11]bool{}
 	if g.lost {
 		g.power = 0
 		return
@@ -137,6 +145,11 @@ func (g *gpu) step() {
 	g.power = math.Min(g.power*(1+0.006*g.rng.NormFloat64()), powerLimit*1.01)
 	g.power = math.Round(g.power*1e3) / 1e3
 	g.energy += g.power
+	g.held[0] += bit(g.reasons[reasonPowerCap])
+	g.held[1] += bit(g.reasons[reasonSoftThermal] || g.reasons[reasonHardThermal])
+	g.moved[0] += g.work.rx
+	g.moved[1] += g.work.tx
+	g.linked += g.work.link
 
 	target := ambient + thermalResistance*g.resistance*g.trait*g.power
 	g.core += (target - g.core) * (1 - math.Exp(-1/coreLag))
@@ -178,7 +191,8 @@ func (g *gpu) countECC(kind int) {
 // reloadDriver forgets what the driver only knows since it was loaded.
 func (g *gpu) reloadDriver() {
 	g.energy, g.replays = 0, 0
-	g.volatileECC = [2]float64{}
+	g.volatileECC, g.held, g.moved = [2]float64{}, [3]float64{}, [2]float64{}
+	g.linked, g.linkedThen = 0, 0
 }
 
 // countXid counts an Xid. The slice is in parts that were handed out, so it is replaced.

@@ -127,6 +127,7 @@ func (s *Sim) observeHost() {
 // observeNode writes the readings that hardly ever change.
 func (s *Sim) observeNode() {
 	s.host.readings.Set(metric.CPUCount, s.host.cpus)
+	s.host.readings.Set(metric.ConfidentialComputing, 0)
 	s.host.readings.Stamp(metric.Inventory, s.now)
 }
 

@@ -10,8 +10,14 @@ import (
 	"gpuvigil/internal/metric"
 )
 
-// unsupported is what this board cannot tell: it has no fan of its own.
-var unsupported = []*metric.Def{metric.FanSpeed}
+// unsupported is what this board or its driver cannot tell: it has no fan of its
+// own, no encoder, no NVLink 5, no CPU on the same module and no licence.
+var unsupported = []*metric.Def{
+	metric.FanSpeed, metric.EncoderSessions, metric.EncoderFrames, metric.EncoderLatency,
+	metric.RetiredPages, metric.RetiredPending, metric.RemapInactive, metric.BankRemapPending, metric.RepairPending,
+	metric.NVLink5Errors, metric.NVLink5Drops, metric.NVLinkBER, metric.NVLinkFEC, metric.C2CLinks, metric.C2CErrors,
+	metric.NUMANode, metric.VGPULicensed, metric.VGPUs,
+}
 
 // observe samples the tiers whose time has come.
 func (s *Sim) observe() {
@@ -52,9 +58,11 @@ func (s *Sim) observeTier(g *gpu, tier metric.Tier) {
 	}
 	switch tier {
 	case metric.Fast:
-		g.observeFast()
+		g.observeFast(s.now)
 	case metric.Slow:
 		g.observeSlow()
+		g.observeLinks(s.now)
+		g.observeHealth()
 	case metric.Processes:
 		g.observeProcesses(s)
 	case metric.Inventory:
@@ -63,7 +71,7 @@ func (s *Sim) observeTier(g *gpu, tier metric.Tier) {
 	g.readings.Stamp(tier, s.now)
 }
 
-func (g *gpu) observeFast() {
+func (g *gpu) observeFast(now time.Time) {
 	r := g.readings
 	r.Set(metric.Utilization, percent(g.work.duty))
 	r.Set(metric.MemoryUtilization, percent(g.work.memory))
@@ -83,6 +91,10 @@ func (g *gpu) observeFast() {
 		r.SetAt(metric.ClockEvent, i, bit(active))
 	}
 	r.Set(metric.PerformanceState, 0)
+	g.observeActivity()
+	g.observeMore()
+	g.bands.ObserveAll(r, now)
+	g.bands.Fill(r, now)
 }
 
 func (g *gpu) observeSlow() {
@@ -98,11 +110,18 @@ func (g *gpu) observeSlow() {
 func (g *gpu) observeProcesses(s *Sim) {
 	g.readings.Set(metric.ProcessCount, float64(len(g.procs)))
 	g.readings.Set(metric.ProcessMemory, g.memoryUsed())
+	g.readings.Set(metric.MPSClients, 0)
+	g.readings.Set(metric.UnattributedMemory, 0)
+	setAll(g.readings, metric.UnattributedUtilization, make([]float64, metric.UnattributedUtilization.Width()))
 	g.processes = make([]collector.Process, 0, len(g.procs))
 	for _, p := range g.procs {
 		r := collector.NewReadings(metric.Process)
 		r.Set(metric.ProcessMemoryUsed, p.mem)
 		r.Set(metric.ProcessUtilization, percent(g.work.duty))
+		r.Set(metric.ProcessMemoryUtilization, percent(g.work.memory))
+		r.Set(metric.ProcessEncoder, 0)
+		r.Set(metric.ProcessDecoder, 0)
+		r.Set(metric.ProcessMPS, 0)
 		r.Stamp(metric.Processes, s.now)
 		g.processes = append(g.processes, collector.Process{PID: p.pid, Start: p.start, Name: p.name, UID: p.uid,
 			GPU: g.index, UUID: g.uuid, Owner: p.owner, Readings: r})
@@ -116,6 +135,7 @@ func (g *gpu) observeInventory() {
 	setAll(r, metric.MaxClock, []float64{smClockMax, smClockMax, memoryClock, videoClockMax})
 	r.Set(metric.PCIeMaxGeneration, 5)
 	r.Set(metric.PCIeMaxWidth, 16)
+	g.observeSettings()
 }
 
 // part returns what is seen now and hands over the events.

@@ -11,10 +11,21 @@ import (
 
 // notOurs are rows of node and GPU that other parts of the agent fill, or that
 // this board does not have.
-var notOurs = map[*metric.Def]bool{
-	metric.GPUPresent: true, metric.GPUHung: true, metric.GPUSampleAge: true, metric.FanSpeed: true, metric.GPUsExpected: true, metric.VersionChanges: true,
-	metric.AgentCPU: true, metric.AgentRSS: true, metric.AgentOpenFiles: true, metric.AgentGoroutines: true,
-	metric.KernelLogRecords: true, metric.KernelLogLost: true, metric.FabricManagerErrors: true,
+var notOurs = func() map[*metric.Def]bool {
+	rows := map[*metric.Def]bool{
+		metric.GPUPresent: true, metric.GPUHung: true, metric.GPUSampleAge: true, metric.FanSpeed: true, metric.GPUsExpected: true, metric.VersionChanges: true,
+		metric.AgentCPU: true, metric.AgentRSS: true, metric.AgentOpenFiles: true, metric.AgentGoroutines: true,
+		metric.KernelLogRecords: true, metric.KernelLogLost: true, metric.FabricManagerErrors: true,
+	}
+	for _, d := range unsupported {
+		rows[d] = true
+	}
+	return rows
+}()
+
+// firstOnly are rows of which this board and its driver tell the first values only.
+var firstOnly = map[*metric.Def]int{
+	metric.ClockHeld: 3, metric.ECCCorrected: 2, metric.ECCUncorrected: 2, metric.ECCLifetimeCorrected: 2, metric.ECCLifetimeUncorrected: 2,
 }
 
 // everyReading calls f for each value that an entity of the part should have.
@@ -24,7 +35,11 @@ func everyReading(p *collector.Part, f func(what string, d *metric.Def, v float6
 			if d.Labels != nil || notOurs[d] {
 				continue
 			}
-			for i := range d.Width() {
+			width := d.Width()
+			if first, ok := firstOnly[d]; ok {
+				width = first
+			}
+			for i := range width {
 				f(what, d, r.ValueAt(d, i))
 			}
 		}

@@ -16,6 +16,8 @@ const (
 	collectiveGiveUp = time.Minute // how long ranks spin after a peer is gone
 	restartAfterXid  = 20 * time.Second
 	restartAfterLoss = 45 * time.Second
+
+	linkTraining = 2.1e11 // bytes per second and way that a rank moves over NVLink
 )
 
 // workload is a Workload at one instant.
@@ -132,7 +134,7 @@ func (w *workload) train(age time.Duration) hostWork {
 	w.each(func(g *gpu) work {
 		duty := min(1, max(0.95, noise(g.rng, 0.98, 0.012)))
 		return work{duty: duty, intensity: noise(g.rng, 1.05, 0.02), memory: noise(g.rng, 0.44, 0.03),
-			rx: noise(g.rng, 6e8, 6e7), tx: noise(g.rng, 4e8, 4e7)}
+			rx: noise(g.rng, 6e8, 6e7), tx: noise(g.rng, 4e8, 4e7), link: linkTraining * duty}
 	})
 	return hostWork{cores: noise(w.rng, 2.6*n, 0.2), busiest: noise(w.rng, 0.5, 0.04),
 		read: noise(w.rng, 4e7*n, 8e6), rx: noise(w.rng, 2e7, 3e6), tx: noise(w.rng, 2e6, 3e5)}

@@ -73,6 +73,7 @@ ONE(nvmlDeviceGetSupportedClocksEventReasons, u64)
 ONE(nvmlDeviceGetSupportedClocksThrottleReasons, u64)
 ONE_OF(nvmlDeviceGetClockInfo, nvmlClockType_t, unsigned)
 ONE_OF(nvmlDeviceGetMaxClockInfo, nvmlClockType_t, unsigned)
+ONE_OF(nvmlDeviceGetApplicationsClock, nvmlClockType_t, unsigned)
 ONE_OF(nvmlDeviceGetTemperature, nvmlTemperatureSensors_t, unsigned)
 ONE_OF(nvmlDeviceGetTemperatureThreshold, nvmlTemperatureThresholds_t, unsigned)
 ONE(nvmlDeviceGetNumFans, unsigned)
@@ -83,6 +84,10 @@ TWO(nvmlDeviceGetEncoderUtilization, unsigned)
 TWO(nvmlDeviceGetDecoderUtilization, unsigned)
 TWO(nvmlDeviceGetJpgUtilization, unsigned)
 TWO(nvmlDeviceGetOfaUtilization, unsigned)
+
+nvmlReturn_t nvmlDeviceGetEncoderStats(nvmlDevice_t device, unsigned int *sessions, unsigned int *fps,
+                                       unsigned int *latency)
+    ANSWER(__func__, 3, *sessions = (unsigned)v[0]; *fps = (unsigned)v[1]; *latency = (unsigned)v[2])
 
 ONE(nvmlDeviceGetPcieReplayCounter, unsigned)
 ONE(nvmlDeviceGetCurrPcieLinkGeneration, unsigned)

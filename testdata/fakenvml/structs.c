@@ -1,4 +1,6 @@
 /* The calls that fill a struct from one line, its numbers in the order of the struct's members. */
+#include <string.h>
+
 #include "fake.h"
 
 #define FILL(function, type, count, ...)                                                                               \
@@ -40,6 +42,42 @@ FILL_VERSION(nvmlDeviceGetFanSpeedRPM, nvmlFanSpeedInfo_t, nvmlFanSpeedInfo_v1, 
 FILL_VERSION(nvmlDeviceGetRepairStatus, nvmlRepairStatus_t, nvmlRepairStatus_v1, __func__, 2, v[0], v[1])
 FILL_VERSION(nvmlDeviceGetSramEccErrorStatus, nvmlEccSramErrorStatus_t, nvmlEccSramErrorStatus_v1, __func__, 12, v[0],
              v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11])
+
+/* Whether a licence is needed, and the state of the vGPU feature's. */
+static nvmlReturn_t licence(nvmlDevice_t device, nvmlGridLicensableFeatures_t *out)
+{
+    u64 v[2];
+    nvmlReturn_t ret = answer_numbers(device, "nvmlDeviceGetGridLicensableFeatures", 2, v);
+    if (ret != NVML_SUCCESS)
+        return ret;
+    memset(out, 0, sizeof *out);
+    out->isGridLicenseSupported = (int)v[0];
+    out->licensableFeaturesCount = 1;
+    out->gridLicensableFeatures[0].featureCode = NVML_GRID_LICENSE_FEATURE_CODE_VGPU;
+    out->gridLicensableFeatures[0].featureState = (unsigned)v[1];
+    return ret;
+}
+
+nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t device, nvmlGridLicensableFeatures_t *out)
+{
+    return licence(device, out);
+}
+
+/* The file has how many there are; their handles count from one. */
+nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t device, unsigned int *count, nvmlVgpuInstance_t *out)
+{
+    u64 v[1];
+    unsigned room = *count;
+    nvmlReturn_t ret = answer_numbers(device, __func__, 1, v);
+    if (ret != NVML_SUCCESS)
+        return ret;
+    *count = (unsigned)v[0];
+    if (*count > room)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < *count; i++)
+        out[i] = i + 1;
+    return NVML_SUCCESS;
+}
 
 nvmlReturn_t nvmlDeviceGetViolationStatus(nvmlDevice_t device, nvmlPerfPolicyType_t policy, nvmlViolationTime_t *out)
 {

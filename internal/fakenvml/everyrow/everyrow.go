@@ -24,7 +24,12 @@ type Column struct {
 }
 
 // Want is what a reader must make of the number, in the row's base unit.
-func (c Column) Want() float64 { return c.FromRaw(float64(c.Raw)) }
+func (c Column) Want() float64 {
+	if c.Def == metric.NVLinkBER {
+		return 3e-12
+	}
+	return c.FromRaw(float64(c.Raw))
+}
 
 // selectors are the integers behind the names that the catalogue uses.
 var selectors = map[string]int{
@@ -38,10 +43,23 @@ var members = map[string][]string{
 	"nvmlDeviceGetMemoryInfo_v2":      {"total", "reserved", "free", "used"},
 	"nvmlDeviceGetEncoderUtilization": {"", "period"},
 	"nvmlDeviceGetDecoderUtilization": {"", "period"},
+	"nvmlDeviceGetJpgUtilization":     {"", "period"},
+	"nvmlDeviceGetOfaUtilization":     {"", "period"},
+	"nvmlDeviceGetEncoderStats":       {"sessionCount", "averageFps", "averageLatency"},
+	"nvmlDeviceGetBAR1MemoryInfo":     {"total", "free", "used"},
+	"nvmlDeviceGetEccMode":            {"current", "pending"},
+	"nvmlDeviceGetRepairStatus":       {"channel", "tpc"},
+	"nvmlDeviceGetGpuFabricInfoV":     {"status", "clique", "state", "mask", "summary"},
+
+	"nvmlDeviceGetPowerManagementLimitConstraints": {"min", "max"},
+	"nvmlDeviceGetRowRemapperHistogram":            {"max", "high", "partial", "low", "none"},
+	"nvmlDeviceGetSramEccErrorStatus": {
+		"parity", "secded", "", "", "", "", "l2", "sm", "pcie", "mcu", "other", "threshold",
+	},
 }
 
 // clockEventBits are the reasons that hold, by their bits.
-const clockEventBits = 0b101101101
+const clockEventBits = 0b10101101101
 
 // Fill sets a number for each column of the rows of GPUs and MIG instances, on
 // the devices of the fake that stand for them, and returns the columns. What the
@@ -54,8 +72,16 @@ func Fill(f *fakenvml.File, devices map[metric.Entity]string) (set []Column, res
 		device := devices[d.Entity]
 		switch {
 		case d.NVML == "":
-		case device == "" || strings.Contains(d.NVML, "Processes"):
+		case device == "" || strings.Contains(d.NVML, "Processes") || strings.Contains(d.NVML, " of each "):
 			rest = append(rest, d)
+		case d == metric.VGPULicensed:
+			f.Set(device, d.NVML, 1, 1)
+			set = append(set, Column{d, 0, device, d.NVML, 1})
+		case d == metric.NVLinkBER: // 3 × 10 to the minus 12
+			for i, key := range []string{fakenvml.Field(220, fakenvml.AllScopes), fakenvml.Field(222, fakenvml.AllScopes)} {
+				f.Set(device, key, "ull", 3<<8|12)
+				set = append(set, Column{d, i, device, key, 3<<8 | 12})
+			}
 		case d == metric.ClockEvent:
 			f.Set(device, d.NVML, clockEventBits)
 			for i := range d.Width() {
@@ -68,7 +94,7 @@ func Fill(f *fakenvml.File, devices map[metric.Entity]string) (set []Column, res
 	}
 	for at, values := range answers {
 		if strings.HasPrefix(at[1], "field/") {
-			values = append([]any{"uint"}, values...)
+			values = append([]any{"ull"}, values...)
 		}
 		f.Set(at[0], at[1], values...)
 	}
@@ -76,28 +102,66 @@ func Fill(f *fakenvml.File, devices map[metric.Entity]string) (set []Column, res
 }
 
 // answer chooses a number for each column of the row and puts it in its place in
-// the answer of its call. The catalogue names a call as nvmlFunction.member,
-// nvmlFunction/{A,B}/C or field/ID.
+// the answer of its call.
 func answer(d *metric.Def, device string, answers map[[2]string][]any, pick func(*metric.Def) uint64) ([]Column, error) {
-	call, member, _ := strings.Cut(d.NVML, ".")
-	keys, err := expand(call)
-	if err == nil && len(keys) != d.Width() {
-		err = fmt.Errorf("%s has %d values and %s names %d calls", d, d.Width(), d.NVML, len(keys))
-	}
+	places, err := Places(d)
 	if err != nil {
 		return nil, err
 	}
 	var columns []Column
-	for i, key := range keys {
-		at, all := [2]string{device, key}, members[key]
+	for i, p := range places {
+		at := [2]string{device, p.Key}
 		if answers[at] == nil {
-			answers[at] = slices.Repeat([]any{uint64(0)}, max(1, len(all)))
+			answers[at] = slices.Repeat([]any{uint64(0)}, p.Of)
 		}
 		raw := pick(d)
-		answers[at][max(0, slices.Index(all, member))] = raw
-		columns = append(columns, Column{d, i, device, key, raw})
+		answers[at][p.At] = raw
+		columns = append(columns, Column{d, i, device, p.Key, raw})
 	}
 	return columns, nil
+}
+
+// Place is where in the fake's answers a column of a row is: the key, and which
+// of the numbers that it answers with.
+type Place struct {
+	Key    string
+	At, Of int
+}
+
+// Places returns where each column of the row is. The catalogue names a call as
+// nvmlFunction.member, nvmlFunction/{A,B}/C, nvmlFunction.{member,member},
+// field/ID, field/ID/all or gpm/ID.
+func Places(d *metric.Def) ([]Place, error) {
+	call, member, _ := strings.Cut(d.NVML, ".")
+	keys, err := expand(call)
+	if err != nil {
+		return nil, err
+	}
+	each := strings.Split(strings.Trim(member, "{}"), ",")
+	if len(each) > 1 {
+		keys = slices.Repeat(keys, len(each))
+	} else {
+		each = slices.Repeat(each, len(keys))
+	}
+	if len(keys) != d.Width() {
+		return nil, fmt.Errorf("%s has %d values and %s names %d calls", d, d.Width(), d.NVML, len(keys))
+	}
+	var places []Place
+	for i, key := range keys {
+		all := members[key]
+		places = append(places, Place{key, max(0, slices.Index(all, each[i])), max(1, len(all))})
+	}
+	return places, nil
+}
+
+// Special reports whether the row is not simply the numbers of one key: what the
+// driver tells by lists, by events, bit by bit or link by link.
+func Special(d *metric.Def) bool {
+	switch d {
+	case metric.ClockEvent, metric.VGPULicensed, metric.NVLinkBER, metric.XidErrors:
+		return true
+	}
+	return d.NVML == "" || strings.Contains(d.NVML, "Process") || strings.Contains(d.NVML, " of each ")
 }
 
 // expand turns NVML/{A,B}/C into the keys NVML/0/2 and NVML/1/2.
@@ -108,6 +172,10 @@ func expand(call string) ([]string, error) {
 		var next []string
 		for _, key := range keys {
 			for option := range strings.SplitSeq(strings.Trim(part, "{}"), ",") {
+				if option == "all" {
+					next = append(next, key+"/all")
+					continue
+				}
 				id, ok := selectors[option]
 				if n, err := strconv.Atoi(option); err == nil {
 					id, ok = n, true

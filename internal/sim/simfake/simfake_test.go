@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +108,8 @@ func TestSampledNodeIsTheSimulatedOne(t *testing.T) {
 	next := serve(t, n)
 
 	got := next("all readings", func(p *collector.Part) bool {
-		return len(p.GPUs) == len(want.GPUs) && len(p.Processes) == len(want.Processes) && p.GPUs[7].Has(metric.PowerLimit) && p.GPUs[7].Has(metric.ECCErrors)
+		return len(p.GPUs) == len(want.GPUs) && len(p.Processes) == len(want.Processes) && p.GPUs[7].Has(metric.PowerLimit) && p.GPUs[7].Has(metric.ECCErrors) &&
+			!slices.ContainsFunc(p.GPUs, func(g collector.GPU) bool { return !g.Has(metric.SMActivity) }) // wants two samples
 	})
 	for i, w := range want.GPUs {
 		g := got.GPUs[i]

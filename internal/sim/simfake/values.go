@@ -11,55 +11,43 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/internal/fakenvml"
+	"gpuvigil/internal/fakenvml/everyrow"
 	"gpuvigil/internal/metric"
 )
 
 // What nvml.h calls these; importing go-nvml for them would need a C compiler.
 const (
-	gpuIsLost    = 15
-	xidEvents    = 8
-	archHopper   = 9
-	deviceID     = "0x233010DE"
-	subsystemID  = "0x16C110DE"
-	samplePeriod = 167000 // of encoder and decoder utilization, in microseconds
+	gpuIsLost   = 15
+	xidEvents   = 8
+	archHopper  = 9
+	deviceID    = "0x233010DE"
+	subsystemID = "0x16C110DE"
 )
 
 // reading is a number of a key's answer: a row and the position in its dimension.
+// One without a row is a number that nobody asks for.
 type reading struct {
 	row *metric.Def
 	at  int
 }
 
-// answers are the keys that answer with numbers of the catalogue, in NVML's order.
+// answers are the keys that answer with numbers of a GPU's rows, in NVML's order.
 var answers = func() map[string][]reading {
-	keys := map[string][]reading{
-		"nvmlDeviceGetUtilizationRates":             {{metric.Utilization, 0}, {metric.MemoryUtilization, 0}},
-		"nvmlDeviceGetMemoryInfo_v2":                {{metric.MemoryCapacity, 0}, {metric.MemoryReserved, 0}, {metric.MemoryFree, 0}, {metric.MemoryUsed, 0}},
-		"nvmlDeviceGetPowerUsage":                   {{metric.PowerDraw, 0}},
-		"nvmlDeviceGetTotalEnergyConsumption":       {{metric.Energy, 0}},
-		"nvmlDeviceGetEnforcedPowerLimit":           {{metric.PowerLimit, 0}},
-		"nvmlDeviceGetPowerManagementDefaultLimit":  {{metric.PowerDefaultLimit, 0}},
-		fakenvml.Key("nvmlDeviceGetTemperature", 0): {{metric.Temperature, 0}},
-		"nvmlDeviceGetFanSpeed":                     {{metric.FanSpeed, 0}},
-		"nvmlDeviceGetPerformanceState":             {{metric.PerformanceState, 0}},
-		"nvmlDeviceGetPcieReplayCounter":            {{metric.PCIeReplays, 0}},
-		"nvmlDeviceGetCurrPcieLinkGeneration":       {{metric.PCIeGeneration, 0}},
-		"nvmlDeviceGetCurrPcieLinkWidth":            {{metric.PCIeWidth, 0}},
-		"nvmlDeviceGetMaxPcieLinkGeneration":        {{metric.PCIeMaxGeneration, 0}},
-		"nvmlDeviceGetMaxPcieLinkWidth":             {{metric.PCIeMaxWidth, 0}},
-	}
-	// Clocks and kinds of errors have NVML's numbers as positions in the catalogue.
-	for i := range metric.Clocks.Values {
-		keys[fakenvml.Key("nvmlDeviceGetClockInfo", i)] = []reading{{metric.Clock, i}}
-		keys[fakenvml.Key("nvmlDeviceGetMaxClockInfo", i)] = []reading{{metric.MaxClock, i}}
-	}
-	for i := range metric.ECCType.Values {
-		keys[fakenvml.Key("nvmlDeviceGetTotalEccErrors", i, 0)] = []reading{{metric.ECCErrors, i}}
-		keys[fakenvml.Key("nvmlDeviceGetTotalEccErrors", i, 1)] = []reading{{metric.ECCLifetimeErrors, i}}
-	}
-	// NVML counts what the GPU sends as 0 and what it receives as 1.
-	for i := range metric.Direction.Values {
-		keys[fakenvml.Key("nvmlDeviceGetPcieThroughput", 1-i)] = []reading{{metric.PCIeThroughput, i}}
+	keys := map[string][]reading{}
+	for _, d := range metric.Of(metric.GPU) {
+		if everyrow.Special(d) {
+			continue
+		}
+		places, err := everyrow.Places(d)
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		for i, p := range places {
+			if keys[p.Key] == nil {
+				keys[p.Key] = make([]reading, p.Of)
+			}
+			keys[p.Key][p.At] = reading{d, i}
+		}
 	}
 	return keys
 }()
@@ -131,29 +119,39 @@ func applyGPU(f *fakenvml.File, g *collector.GPU, processes []collector.Process)
 	for key, readings := range answers {
 		applyNumbers(f, gpu, key, g.Readings, readings)
 	}
-	applyNumbers(f, gpu, "nvmlDeviceGetEncoderUtilization", g.Readings, []reading{{metric.EncoderUtilization, 0}}, samplePeriod)
-	applyNumbers(f, gpu, "nvmlDeviceGetDecoderUtilization", g.Readings, []reading{{metric.DecoderUtilization, 0}}, samplePeriod)
-	applyNumbers(f, gpu, fakenvml.Field(82, 0), g.Readings, []reading{{metric.MemoryTemperature, 0}})
+	f.Set(gpu, "nvmlGpmQueryDeviceSupport", 1)
+	for link := range uint32(g.Value(metric.NVLinksUp)) {
+		f.Set(gpu, fakenvml.Field(165, link), "uint", 1)
+	}
 	applyReasons(f, gpu, g.Readings)
 	applyProcesses(f, gpu, g, processes)
 }
 
 // applyNumbers sets a key in NVML's units. A reading that is not there makes the
 // call not supported.
-func applyNumbers(f *fakenvml.File, gpu, key string, from collector.Readings, readings []reading, more ...any) {
+func applyNumbers(f *fakenvml.File, gpu, key string, from collector.Readings, readings []reading) {
 	var values []any
 	if strings.HasPrefix(key, "field/") {
-		values = append(values, "uint")
+		values = append(values, "ull")
 	}
 	for _, r := range readings {
+		if r.row == nil {
+			values = append(values, 0)
+			continue
+		}
 		v := from.ValueAt(r.row, r.at)
 		if math.IsNaN(v) {
 			f.Unset(gpu, key)
 			return
 		}
-		values = append(values, int64(math.Round(v/r.row.FromRaw(1))))
+		raw := v / r.row.FromRaw(1)
+		if strings.HasPrefix(key, "gpm/") {
+			values = append(values, raw)
+		} else {
+			values = append(values, int64(math.Round(raw)))
+		}
 	}
-	f.Set(gpu, key, append(values, more...)...)
+	f.Set(gpu, key, values...)
 }
 
 func applyReasons(f *fakenvml.File, gpu string, from collector.Readings) {
@@ -176,6 +174,7 @@ func applyProcesses(f *fakenvml.File, gpu string, g *collector.GPU, processes []
 			continue
 		}
 		f.Add(gpu, list, p.PID, int64(p.Value(metric.ProcessMemoryUsed)))
-		f.Add(gpu, usage, p.PID, int64(math.Round(100*p.Value(metric.ProcessUtilization))), 0, 0, 0, "now")
+		f.Add(gpu, usage, p.PID, int64(math.Round(100*p.Value(metric.ProcessUtilization))),
+			int64(math.Round(100*p.Value(metric.ProcessMemoryUtilization))), 0, 0, "now")
 	}
 }

@@ -1,0 +1,142 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+)
+
+// The budget of the default profile, for each GPU and for the host.
+const (
+	gpuBudget  = 150
+	hostBudget = 400
+)
+
+// notOnHopper are rows of other generations: what came before or after, and what
+// needs a licence or a CPU on the same module.
+var notOnHopper = map[*metric.Def]bool{
+	metric.FanSpeed: true, metric.RetiredPages: true, metric.RetiredPending: true,
+	metric.NVLink5Errors: true, metric.NVLink5Drops: true, metric.NVLinkBER: true, metric.NVLinkFEC: true,
+	metric.C2CLinks: true, metric.C2CErrors: true, metric.NUMANode: true, metric.VGPULicensed: true, metric.VGPUs: true,
+	metric.RemapInactive: true, metric.BankRemapPending: true, metric.RepairPending: true,
+	metric.EncoderSessions: true, metric.EncoderFrames: true, metric.EncoderLatency: true,
+}
+
+// notOnBlackwell are those that NVLink 5 and Blackwell do not tell.
+var notOnBlackwell = map[*metric.Def]bool{
+	metric.FanSpeed: true, metric.RetiredPages: true, metric.RetiredPending: true, metric.NVLinkErrors: true,
+	metric.C2CLinks: true, metric.C2CErrors: true, metric.VGPULicensed: true,
+}
+
+// byLocation are the rows that tell of DRAM and SRAM only, since Turing.
+var byLocation = map[*metric.Def]bool{
+	metric.ECCCorrected: true, metric.ECCUncorrected: true, metric.ECCLifetimeCorrected: true, metric.ECCLifetimeUncorrected: true,
+}
+
+// everything fills each reading that an entity can have.
+func everything(e metric.Entity, without, two map[*metric.Def]bool) collector.Readings {
+	r := collector.NewReadings(e)
+	for _, d := range metric.Of(e) {
+		if without[d] {
+			continue
+		}
+		for i := range d.Width() {
+			if !two[d] || i < 2 {
+				r.SetAt(d, i, max(d.Min, 0))
+			}
+		}
+	}
+	return r
+}
+
+// fullNode is a node of 8 GPUs of which everything is known, with an Xid error
+// and two owners each.
+func fullNode(without, two map[*metric.Def]bool) *world {
+	now := soon()
+	s := &collector.Snapshot{Time: now, Node: collector.Node{Name: "gpu-117", Readings: everything(metric.Node, nil, nil)}}
+	for _, v := range metric.VersionParts.Values {
+		s.Node.Versions = append(s.Node.Versions, collector.Version{Component: v, Value: "1"})
+	}
+	for _, name := range []string{"nvml", "host", "inference"} {
+		s.Sources = append(s.Sources, collector.SourceState{Name: name, Last: now, Expected: true})
+	}
+	for i := range 8 {
+		g := h100(i, now)
+		g.Readings = everything(metric.GPU, without, two)
+		g.Stamp(metric.Fast, now)
+		g.Xids = []collector.XidCount{{Code: 31, Count: 1, Last: now}}
+		g.Owners = []collector.Owner{{Kind: "job", ID: "slurm/1"}, {Kind: "pod", ID: "a/b"}}
+		for d := range without {
+			if d.Entity == metric.GPU {
+				g.Unsupported = append(g.Unsupported, d)
+			}
+		}
+		s.GPUs = append(s.GPUs, g)
+		for n := range 18 {
+			s.Links = append(s.Links, collector.Link{GPU: i, UUID: g.UUID, Number: n, Readings: everything(metric.Link, nil, nil)})
+		}
+	}
+	return &world{snap: s}
+}
+
+// series counts a page's series of the first GPU and of the host.
+func series(t *testing.T, w *world) (gpu, host int) {
+	t.Helper()
+	for _, f := range gather(t, w.server(t)) {
+	samples:
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				if l.GetName() == "uuid" {
+					if l.GetValue() == w.snap.GPUs[0].UUID {
+						gpu++
+					}
+					continue samples
+				}
+			}
+			host++
+		}
+	}
+	return gpu, host
+}
+
+func TestFullGPUKeepsWithinTheBudget(t *testing.T) {
+	for name, w := range map[string]*world{
+		"an H100 that tells everything": fullNode(notOnHopper, byLocation),
+		"a B200 that tells everything":  fullNode(notOnBlackwell, byLocation),
+	} {
+		gpu, host := series(t, w)
+		t.Logf("%s: %d series, its host: %d", name, gpu, host)
+		if gpu > gpuBudget {
+			t.Errorf("%s has %d series, the budget is %d: make details of some rows", name, gpu, gpuBudget)
+		}
+		if host > hostBudget {
+			t.Errorf("the host of %s has %d series, the budget is %d", name, host, hostBudget)
+		}
+	}
+}
+
+func TestDetailsAreSeriesInTheFullProfileOnly(t *testing.T) {
+	w := fullNode(nil, nil)
+	seen := func() map[string]bool {
+		names := map[string]bool{}
+		for _, f := range gather(t, w.server(t)) {
+			names[f.GetName()] = true
+		}
+		return names
+	}
+	few := seen()
+	w.full = true
+	all := seen()
+	gpu, _ := series(t, w)
+	t.Logf("in the full profile: %d series", gpu)
+	for _, d := range metric.All() {
+		if d.Detail && d.Entity != metric.Instance && (few[d.Name] || !all[d.Name]) {
+			t.Errorf("%s is a detail: in the default profile %v, in the full one %v", d, few[d.Name], all[d.Name])
+		}
+	}
+	if links := fmt.Sprint(all["vigil_nvlink_up"], few["vigil_nvlink_up"]); links != "true false" {
+		t.Errorf("links are series in the full and the default profile: %s", links)
+	}
+}
