@@ -25,7 +25,6 @@ var nowhere = excuses{
 	metric.FanSpeed.Name:   "the board has no fan of its own",
 	"vigil_gpu_nvlink5_":   "the board has NVLink 4",
 	"vigil_gpu_retired_":   "the board replaces rows, it does not retire pages",
-	"vigil_nvswitch_":      "no NVSwitch has had an error",
 	metric.GPUDropped.Name: "the driver returns no value that cannot be",
 	"vigil_nvswitch_":      "no NVSwitch has an error",
 	"vigil_kernel_log_":    "their kernel log is not read",
