@@ -47,7 +47,10 @@ func looking() []cog.Builder[dashboard.Panel] {
 				rate(ofNode+" {{rule}}", "instance, rule", sel(metric.DetectorSeconds)),
 			}}),
 		graph(panel{id: 606, title: "Cost: memory", w: 8, h: 7,
-			queries: []query{value(ofNode, sel(metric.AgentRSS))}}),
+			queries: []query{
+				value(ofNode+" resident", sel(metric.AgentRSS)),
+				value(ofNode+" proportional", sel(metric.AgentPSS)),
+			}}),
 		graph(panel{id: 607, title: "Cost: time in the driver", w: 8, h: 7,
 			note:    "100 % is one call always in flight.",
 			queries: []query{rate(ofNode, "instance", sel(metric.NVMLSeconds))}}),

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"time"
@@ -22,7 +23,13 @@ import (
 type Agent struct {
 	proc     procfs.FS
 	children func() []int
+
+	pss   float64 // NaN: the kernel does not tell it
+	pssAt time.Time
 }
+
+// pssEvery keeps reading PSS rare: for it the kernel walks all pages of a process.
+const pssEvery = 15 * time.Second
 
 var _ collector.Source = (*Agent)(nil)
 
@@ -61,7 +68,8 @@ func (a *Agent) Sample(context.Context) (*collector.Part, error) {
 	}
 	rss := stat.ResidentMemory()
 	var errs []error
-	for _, pid := range a.children() {
+	children := a.children()
+	for _, pid := range children {
 		childRSS, childCPU, err := a.child(pid)
 		if err != nil {
 			errs = append(errs, err)
@@ -81,6 +89,14 @@ func (a *Agent) Sample(context.Context) (*collector.Part, error) {
 	r.Set(metric.AgentGoroutines, float64(runtime.NumGoroutine()))
 	now := time.Now()
 	r.Stamp(metric.Fast, now)
+	if a.pssAt.IsZero() || now.Sub(a.pssAt) >= pssEvery {
+		if a.pss, err = a.proportional(append([]int{os.Getpid()}, children...)); err != nil {
+			errs = append(errs, err)
+		}
+		a.pssAt = now
+	}
+	r.Set(metric.AgentPSS, a.pss)
+	r.Stamp(metric.Slow, a.pssAt)
 	return &collector.Part{Time: now, Node: collector.Node{Readings: r}}, errors.Join(errs...)
 }
 
@@ -106,8 +122,38 @@ func (a *Agent) child(pid int) (rss int, cpu float64, err error) {
 			return stat.ResidentMemory(), stat.CPUTime(), nil
 		}
 	}
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+	if gone(err) {
 		return 0, 0, nil // it has just ended; its time is in RUSAGE_CHILDREN
 	}
 	return 0, 0, fmt.Errorf("read the agent's child %d: %w", pid, err)
 }
+
+// proportional returns the sum of the processes' PSS. It is NaN, which is no error,
+// where the kernel is too old to tell or does not let the agent look at its child:
+// a sum of some would pass for the sum of all.
+func (a *Agent) proportional(pids []int) (float64, error) {
+	var sum float64
+	for _, pid := range pids {
+		p, err := a.proc.Proc(pid)
+		if gone(err) {
+			continue
+		}
+		var rollup procfs.ProcSMapsRollup
+		if err == nil {
+			rollup, err = p.ProcSMapsRollup()
+		}
+		switch {
+		case err == nil:
+			sum += float64(rollup.Pss)
+		case errors.Is(err, unix.ESRCH): // it has just ended
+		case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
+			return math.NaN(), nil
+		default:
+			return math.NaN(), fmt.Errorf("read the proportional memory of process %d: %w", pid, err)
+		}
+	}
+	return sum, nil
+}
+
+// gone reports whether a process could not be read because it has ended.
+func gone(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) }

@@ -85,3 +85,30 @@ func TestChildCountsAndMayVanish(t *testing.T) {
 		t.Error("a child that has ended takes the agent's own numbers away")
 	}
 }
+
+func TestProportionalMemoryIsOfAgentAndChild(t *testing.T) {
+	if _, err := os.Stat("/proc/self/smaps_rollup"); err != nil {
+		t.Skipf("this kernel does not tell PSS: %v", err)
+	}
+	a, err := New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := sample(t, a)
+	alone, rss := part.Node.Value(metric.AgentPSS), part.Node.Value(metric.AgentRSS)
+	if !(alone > 1<<20) || alone > rss+(16<<20) {
+		t.Errorf("PSS is %v of %v bytes that are resident", alone, rss)
+	}
+	if again := sample(t, a); again.Node.SampledAt(metric.Slow) != part.Node.SampledAt(metric.Slow) || again.Node.Value(metric.AgentPSS) != alone {
+		t.Error("PSS is read anew right after it was read: the kernel walks all pages for that")
+	}
+	self := os.Getpid()
+	both, err := a.proportional([]int{self, self})
+	if err != nil || both < 1.5*alone {
+		t.Errorf("two processes of %v bytes have %v together, error %v", alone, both, err)
+	}
+	const none = 1 << 30 // no pid is that large
+	if with, err := a.proportional([]int{self, none}); err != nil || with < alone/2 {
+		t.Errorf("a child that has ended takes the agent's memory away: %v, error %v", with, err)
+	}
+}

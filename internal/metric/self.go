@@ -31,6 +31,8 @@ var (
 		Help: "CPU time that the agent and its child have used."})
 	AgentRSS = row(Def{Entity: Node, Tier: Fast, Max: maxBytes, Name: "vigil_agent_resident_memory_bytes",
 		Help: "Resident memory of the agent and its child."})
+	AgentPSS = row(Def{Entity: Node, Tier: Slow, Max: maxBytes, Name: "vigil_agent_proportional_memory_bytes",
+		Help: "Memory of the agent and its child in which a page that several processes share counts in parts (PSS). Absent where the kernel does not tell it."})
 	AgentOpenFiles = row(Def{Entity: Node, Tier: Fast, Max: 1e7, Name: "vigil_agent_open_files",
 		Help: "File descriptors that the agent holds open."})
 	AgentGoroutines = row(Def{Entity: Node, Tier: Fast, Max: 1e7, Name: "vigil_agent_goroutines",

@@ -14,7 +14,7 @@ import (
 var notOurs = func() map[*metric.Def]bool {
 	rows := map[*metric.Def]bool{
 		metric.GPUPresent: true, metric.GPUHung: true, metric.GPUSampleAge: true, metric.FanSpeed: true, metric.GPUsExpected: true, metric.VersionChanges: true,
-		metric.AgentCPU: true, metric.AgentRSS: true, metric.AgentOpenFiles: true, metric.AgentGoroutines: true,
+		metric.AgentCPU: true, metric.AgentRSS: true, metric.AgentPSS: true, metric.AgentOpenFiles: true, metric.AgentGoroutines: true,
 	}
 	for _, d := range unsupported {
 		rows[d] = true
