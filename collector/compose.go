@@ -38,6 +38,7 @@ type input struct {
 	shift    time.Duration               // from the part's own time to the snapshot's
 	interval [metric.Tiers]time.Duration // between two readings of a tier
 	fresh    bool                        // the part as a whole is not too old
+	slow     map[string]*GPU             // by uuid, those that the source samples less often than it should
 }
 
 // snapshot composes the snapshot of the given time from what each source knows.
@@ -102,7 +103,38 @@ func (c *composer) input(source int, v view, step time.Duration) input {
 	for t, d := range c.tiers {
 		in.interval[t] = max(d, v.interval)
 	}
+	for i := range v.part.GPUs {
+		if g := &v.part.GPUs[i]; slowed(g) {
+			if in.slow == nil {
+				in.slow = map[string]*GPU{}
+			}
+			in.slow[g.UUID] = g
+		}
+	}
 	in.fresh = v.age <= 3*in.interval[metric.Fast]
+	return in
+}
+
+// slowed reports whether a tier of the GPU has a longer interval than it should.
+func slowed(g *GPU) bool {
+	for t := range metric.Tiers {
+		if g.ValueAt(metric.GPUSlowdown, int(t)) > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// of returns the input with the intervals at which the GPU is really sampled, so
+// that a reading is held until the next one is due.
+func (in input) of(uuid string) input {
+	if g := in.slow[uuid]; g != nil {
+		for t := range metric.Tiers {
+			if v := g.ValueAt(metric.GPUSlowdown, int(t)); v > 1 {
+				in.interval[t] = time.Duration(float64(in.interval[t]) * min(v, metric.MaxSlowdown))
+			}
+		}
+	}
 	return in
 }
 

@@ -3,6 +3,7 @@ package collector
 import (
 	"log/slog"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -243,6 +244,32 @@ func BenchmarkCompose(b *testing.B) {
 	for b.Loop() {
 		if s := c.snapshot(noon, views); math.IsNaN(s.GPUs[7].Value(metric.PowerDraw)) {
 			b.Fatal("a reading was lost")
+		}
+	}
+}
+
+func TestReadingsOfASlowedTierAreHeldUntilTheNext(t *testing.T) {
+	gpu, quick := testGPU(0, "GPU-a", noon), testGPU(1, "GPU-b", noon)
+	gpu.Set(metric.PowerDraw, 300)
+	gpu.SetAt(metric.GPUSlowdown, int(metric.Fast), 8)
+	quick.Set(metric.PowerDraw, 300)
+	quick.SetAt(metric.GPUSlowdown, int(metric.Fast), 1)
+	instance := Instance{UUID: "GPU-a", GI: 1, Readings: NewReadings(metric.Instance)}
+	instance.Set(metric.MIGMemoryUsed, 1)
+	instance.Stamp(metric.Fast, noon)
+	part := &Part{Time: noon, GPUs: []GPU{gpu, quick}, Instances: []Instance{instance}}
+	for _, c := range []struct {
+		age               time.Duration
+		slow, quick, part bool
+	}{
+		{3 * time.Second, true, true, true},
+		{20 * time.Second, true, false, true},
+		{25 * time.Second, false, false, false},
+	} {
+		s := testComposer(t).snapshot(noon.Add(c.age), []view{old(part, c.age)})
+		got := []bool{s.GPUs[0].Has(metric.PowerDraw), s.GPUs[1].Has(metric.PowerDraw), len(s.Instances) == 1 && s.Instances[0].Has(metric.MIGMemoryUsed)}
+		if want := []bool{c.slow, c.quick, c.part}; !slices.Equal(got, want) {
+			t.Errorf("%v after the sample the slowed GPU, the quick one and the slowed one's instance have readings: %v, want %v", c.age, got, want)
 		}
 	}
 }

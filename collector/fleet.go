@@ -176,7 +176,7 @@ func (f *fleet) join(gpus []GPU, src *GPU, in input, rows []*metric.Def, stale f
 	if in.source == seen.source {
 		seen.count(src.Xids, stale)
 	}
-	dst.Readings.overlay(in.current(src.Readings, rows))
+	dst.Readings.overlay(in.of(src.UUID).current(src.Readings, rows))
 }
 
 // remember keeps what is still true of the GPU when no source lists it.

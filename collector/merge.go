@@ -9,7 +9,8 @@ import (
 // kind is what merging needs to know of one kind of entity.
 type kind[T any, K comparable] struct {
 	list     func(*Part) []T
-	key      func(*T) K // its identity
+	key      func(*T) K      // its identity
+	gpu      func(*T) string // uuid of the GPU that it is a part of; nil if it is of none
 	readings func(*T) *Readings
 	over     func(dst, src *T) // takes over the fields of src that are not empty
 }
@@ -34,6 +35,7 @@ type endpointKey struct{ url, model string }
 var instances = kind[Instance, instanceKey]{
 	list:     func(p *Part) []Instance { return p.Instances },
 	key:      func(i *Instance) instanceKey { return instanceKey{i.UUID, i.GI, i.CI} },
+	gpu:      func(i *Instance) string { return i.UUID },
 	readings: func(i *Instance) *Readings { return &i.Readings },
 	over: func(dst, src *Instance) {
 		over(&dst.MIGUUID, src.MIGUUID)
@@ -45,6 +47,7 @@ var instances = kind[Instance, instanceKey]{
 var links = kind[Link, linkKey]{
 	list:     func(p *Part) []Link { return p.Links },
 	key:      func(l *Link) linkKey { return linkKey{l.UUID, l.Number} },
+	gpu:      func(l *Link) string { return l.UUID },
 	readings: func(l *Link) *Readings { return &l.Readings },
 	over:     func(_, _ *Link) {},
 }
@@ -52,6 +55,7 @@ var links = kind[Link, linkKey]{
 var processes = kind[Process, processKey]{
 	list:     func(p *Part) []Process { return p.Processes },
 	key:      func(p *Process) processKey { return processKey{p.PID, p.UUID, p.MIG} },
+	gpu:      func(p *Process) string { return p.UUID },
 	readings: func(p *Process) *Readings { return &p.Readings },
 	over: func(dst, src *Process) {
 		over(&dst.Start, src.Start)
@@ -94,12 +98,16 @@ func mergeEntities[T any, K comparable](inputs []input, rows []*metric.Def, k ki
 	for _, in := range inputs {
 		list := k.list(in.Part)
 		for i := range list {
-			if !in.knows(*k.readings(&list[i])) {
+			own := in
+			if k.gpu != nil {
+				own = in.of(k.gpu(&list[i]))
+			}
+			if !own.knows(*k.readings(&list[i])) {
 				continue
 			}
 			e := list[i]
 			r := k.readings(&e)
-			*r = in.current(*r, rows)
+			*r = own.current(*r, rows)
 			j, seen := at[k.key(&e)]
 			if !seen {
 				if at != nil {

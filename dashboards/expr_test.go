@@ -26,6 +26,8 @@ var (
 var undrawn = map[*metric.Def]string{
 	metric.ECCLifetimeErrors: "a total over the life of the board, for a claim under warranty; what happened in the time range is drawn from vigil_gpu_ecc_errors_total",
 	metric.MIGMemoryFree:     "capacity less used, which are drawn",
+	metric.FunctionCalls:     "to divide the time by, which is drawn; the calls of all functions together are drawn",
+	metric.FunctionErrors:    "drawn for all functions together",
 
 	metric.PowerInstant:          "close to vigil_gpu_power_draw_watts, which is drawn",
 	metric.PowerBands:            "for whoever asks how power was spent; the bands of utilization and SM activity are drawn",

@@ -52,23 +52,29 @@ func looking() []cog.Builder[dashboard.Panel] {
 				value(ofNode+" proportional", sel(metric.AgentPSS)),
 			}}),
 		graph(panel{id: 607, title: "Cost: time in the driver", w: 8, h: 7,
-			note:    "100 % is one call always in flight.",
-			queries: []query{rate(ofNode, "instance", sel(metric.NVMLSeconds))}}),
+			note: "100 % is one call always in flight. By function: the ten that take the most, all in the full profile.",
+			queries: []query{
+				rate(ofNode, "instance", sel(metric.NVMLSeconds)),
+				rate(ofNode+" {{function}}", "instance, function", sel(metric.FunctionSeconds)),
+			}}),
 
-		graph(panel{id: 608, title: "NVML calls", w: 8, h: 7,
+		graph(panel{id: 608, title: "NVML calls", w: 6, h: 7,
 			queries: []query{
 				rate(ofNode, "instance", sel(metric.NVMLCalls)),
 				rate(ofNode+" failed", "instance", sel(metric.NVMLErrors)),
 				value(ofNode+" GPUs hung", sel(metric.NVMLHung)),
 			}}),
-		graph(panel{id: 609, title: "Values that are missing", w: 8, h: 7,
+		graph(panel{id: 616, title: "Slowed down for the driver's sake", w: 6, h: 7,
+			note:    "How many times longer than configured the interval is: 1 while NVML answers quickly.",
+			queries: []query{value(ofNode+" {{tier}}", sel(metric.TierSlowdown))}}),
+		graph(panel{id: 609, title: "Values that are missing", w: 6, h: 7,
 			note: "How many metrics a GPU cannot tell, and how many of its values made no sense. 0 for a GPU that tells everything.",
 			queries: []query{
 				ask(ofGPU+" unsupported", unitCount, "count by (instance, gpu) (%s) or max by (instance, gpu) (0 * %s)",
 					sel(metric.GPUUnsupported), sel(metric.GPUPresent)),
 				grown(ofGPU+" dropped {{metric}}", "instance, gpu, metric", "$__rate_interval", sel(metric.GPUDropped)),
 			}}),
-		graph(panel{id: 610, title: "Scrapes", w: 8, h: 7,
+		graph(panel{id: 610, title: "Scrapes", w: 6, h: 7,
 			queries: []query{rate(ofNode, "instance", sel(metric.Scrapes))}}),
 	}
 }

@@ -66,7 +66,11 @@ func seriesOf(e metric.Entity) (fixed, open int) {
 			open++
 			continue
 		}
-		fixed += d.Width()
+		width := d.Width()
+		if d.Dim != nil && d.Dim.Shown > 0 {
+			width = d.Dim.Shown
+		}
+		fixed += width
 	}
 	return fixed, open
 }

@@ -75,7 +75,7 @@ func (w *worker) adopt(dev nvml.Device, uuid string) {
 	if w.gpu == nil {
 		g.Present, g.Readings = true, collector.NewReadings(metric.GPU)
 		w.gpu, w.subject = &g, newSubject(w.callsOf(g.MIG))
-		w.bands.SetGap(max(bands.DefaultGap, 3*w.cfg.Tiers[metric.Fast]))
+		w.setGap()
 		w.missing = nvml.SUCCESS
 		w.log.Info("GPU found", "gpu", uuid, "index", g.Index)
 	}
@@ -119,6 +119,7 @@ func (w *worker) leave() {
 	w.gpu, w.handle, w.subject = nil, nil, subject{}
 	w.processes = nil
 	w.seen, w.silent, w.last = 0, false, [metric.Tiers]time.Time{}
+	w.paces = [metric.Tiers]pace{}
 	w.load, w.linked, w.bands, w.firmware, w.links = load{}, growth{}, bands.GPU{}, firmware{}, nil
 }
 

@@ -41,7 +41,7 @@ func (w *worker) observe(s *sample, now time.Time) {
 	if w.gpu == nil {
 		return
 	}
-	fast := w.cfg.Tiers[metric.Fast]
+	fast := w.interval(metric.Fast)
 	for _, b := range w.buffers {
 		w.bands.Observe(b.signal, s.readings, now, w.quiet(b, fast))
 	}

@@ -41,7 +41,7 @@ type headcount struct {
 }
 
 func newCensus(s *session) *census {
-	return &census{session: s, actor: newActor(), caller: caller{account: &s.account}}
+	return &census{session: s, actor: newActor(), caller: caller{account: s.account}}
 }
 
 // gpus returns how many GPUs the driver listed last.

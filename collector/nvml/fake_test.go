@@ -25,6 +25,7 @@ type fakeGPU struct {
 	usage       func(since uint64) []nvml.ProcessUtilizationSample
 	asked       map[string]int
 	links       int
+	delay       map[string]time.Duration // by method, before it answers
 }
 
 func newFakeGPU(i int) *fakeGPU {
@@ -33,6 +34,7 @@ func newFakeGPU(i int) *fakeGPU {
 
 func (f *fakeGPU) ask(method string) nvml.Return {
 	f.asked[method]++
+	time.Sleep(f.delay[method])
 	return f.returns[method]
 }
 

@@ -91,7 +91,7 @@ type session struct {
 	lib     library
 	guard   *guard
 	procfs  procfs.FS
-	account account
+	account *account
 	fleet   *fleet
 	census  *census
 	events  nvml.EventSet // nil: the driver has none
@@ -105,7 +105,7 @@ type session struct {
 
 // newSession initialises NVML. Each step may hang.
 func newSession(open func() (library, error), cfg Config) (*session, error) {
-	s := &session{cfg: cfg, log: cfg.Log, fleet: newFleet(), fatal: make(chan error, 1), turn: newGPMTurn()}
+	s := &session{cfg: cfg, log: cfg.Log, account: newAccount(), fleet: newFleet(), fatal: make(chan error, 1), turn: newGPMTurn()}
 	var err error
 	if s.procfs, err = procfs.NewFS(cfg.ProcFS); err != nil {
 		return nil, fmt.Errorf("initialize NVML: %w; say where the host's procfs is mounted", err)

@@ -4,6 +4,7 @@ package nvml
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,7 @@ func (s *server) compose(now time.Time) *collector.Part {
 	})
 	slices.SortStableFunc(p.Processes, byGPUThenPID)
 	p.Node = s.node(now)
+	slowest(p)
 	if complete {
 		for component, values := range map[string][]string{"gsp": gsp, "inforom": inforom, "vbios": vbios} {
 			if v := distinct(values); v != "" {
@@ -55,9 +57,7 @@ func (s *server) node(now time.Time) collector.Node {
 	if versions := s.census.versions.Load(); versions != nil {
 		n.Versions = slices.Clone(*versions)
 	}
-	n.Set(metric.NVMLCalls, float64(s.account.calls.Load()))
-	n.Set(metric.NVMLErrors, float64(s.account.errors.Load()))
-	n.Set(metric.NVMLSeconds, time.Duration(s.account.nanoseconds.Load()).Seconds())
+	s.account.fill(n.Readings, s.cfg.Full)
 	hung := 0
 	for _, w := range s.workers {
 		if w.hung(now, s.cfg.CallLimit) != "" {
@@ -74,6 +74,17 @@ func (s *server) node(now time.Time) collector.Node {
 		n.Stamp(metric.Inventory, c.at)
 	}
 	return n
+}
+
+// slowest tells for each tier how slow it is on the GPU where it is slowest.
+func slowest(p *collector.Part) {
+	for i := range metric.GPUSlowdown.Width() {
+		for _, g := range p.GPUs {
+			if v := g.ValueAt(metric.GPUSlowdown, i); !(v <= p.Node.ValueAt(metric.TierSlowdown, i)) && !math.IsNaN(v) {
+				p.Node.SetAt(metric.TierSlowdown, i, v)
+			}
+		}
+	}
 }
 
 // distinct joins the different values there are, so that a node whose GPUs carry

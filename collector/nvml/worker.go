@@ -43,6 +43,7 @@ type worker struct {
 	silent    bool   // no call of the last fast tier had an answer
 	seen      uint64 // see sample.seen
 	last      [metric.Tiers]time.Time
+	paces     [metric.Tiers]pace
 	bands     bands.GPU
 	load      load
 	firmware  firmware
@@ -56,7 +57,7 @@ type worker struct {
 }
 
 func newWorker(s *session, slot int) *worker {
-	return &worker{session: s, actor: newActor(), caller: caller{account: &s.account}, slot: slot, log: s.log.With("slot", slot)}
+	return &worker{session: s, actor: newActor(), caller: caller{account: s.account}, slot: slot, log: s.log.With("slot", slot)}
 }
 
 // round samples what is due.
@@ -86,13 +87,14 @@ func (w *worker) round(ctx context.Context, now time.Time) {
 // dueTier leaves half a fast tick of room, so that a timer that fires early does
 // not cost a slower tier a whole tick.
 func (w *worker) dueTier(t metric.Tier, now time.Time) bool {
-	return now.Sub(w.last[t]) >= w.cfg.Tiers[t]-w.cfg.Tiers[metric.Fast]/2
+	return now.Sub(w.last[t]) >= w.interval(t)-w.cfg.Tiers[metric.Fast]/2
 }
 
 // sample asks everything of one tier. Its readings that get no answer are absent
 // until the next time.
 func (w *worker) sample(ctx context.Context, t metric.Tier, now time.Time) {
 	w.last[t] = now
+	before := w.spent
 	if w.seen == 0 {
 		w.seen = uint64(now.Add(-w.cfg.Tiers[metric.Processes]).UnixMicro())
 	}
@@ -111,6 +113,7 @@ func (w *worker) sample(ctx context.Context, t metric.Tier, now time.Time) {
 		return
 	}
 	w.seen = s.seen
+	w.adapt(t, w.spent-before, &s)
 	w.count(s.dropped)
 	s.readings.Stamp(t, now)
 	w.gpu.Readings = s.readings

@@ -96,6 +96,7 @@ func (t Tier) String() string { return tierNames[t] }
 type Dimension struct {
 	Label  string
 	Values []string
+	Shown  int // how many values at most have series in the default profile; 0: all
 }
 
 // Index returns the position of value in the dimension, or -1.

@@ -73,6 +73,7 @@ func (s *Sim) observeTier(g *gpu, tier metric.Tier) {
 
 func (g *gpu) observeFast(now time.Time) {
 	r := g.readings
+	setAll(r, metric.GPUSlowdown, []float64{1, 1, 1, 1})
 	r.Set(metric.Utilization, percent(g.work.duty))
 	r.Set(metric.MemoryUtilization, percent(g.work.memory))
 	r.Set(metric.EncoderUtilization, 0)

@@ -10,11 +10,13 @@ import (
 )
 
 // notOurs are rows of node and GPU that other parts of the agent fill, or that
-// this board does not have.
+// this board does not have. Of the functions of NVML only some are simulated.
 var notOurs = func() map[*metric.Def]bool {
 	rows := map[*metric.Def]bool{
 		metric.GPUPresent: true, metric.GPUHung: true, metric.GPUSampleAge: true, metric.FanSpeed: true, metric.GPUsExpected: true, metric.VersionChanges: true,
-		metric.AgentCPU: true, metric.AgentRSS: true, metric.AgentPSS: true, metric.AgentOpenFiles: true, metric.AgentGoroutines: true,
+		metric.AgentCPU: true, metric.AgentRSS: true, metric.AgentPSS: true,
+		metric.FunctionSeconds: true, metric.FunctionCalls: true, metric.FunctionErrors: true,
+		metric.AgentOpenFiles: true, metric.AgentGoroutines: true,
 	}
 	for _, d := range unsupported {
 		rows[d] = true
