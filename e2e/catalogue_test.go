@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
+	"slices"
+	"strconv"
 	"testing"
 
 	"gpuvigil/internal/fakenvml"
@@ -26,18 +29,25 @@ func TestEveryCatalogueRow(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, 4)
 	d.slice(1, 0)
+	// The branch whose field ids for the time that clocks were held everyrow fills.
+	d.Set(fakenvml.Sys, "nvmlSystemGetDriverVersion", "580.65.06")
 	want, rest, err := everyrow.Fill(&d.File, map[metric.Entity]string{metric.GPU: fakenvml.GPU(0), metric.Instance: fakenvml.MIG(1, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.Set(fakenvml.GPU(0), computeList, 4711, 5<<30)
 	d.Add(fakenvml.GPU(0), computeList, 4712, 6<<30)
-	d.Set(fakenvml.GPU(0), processUsage, 4712, 37, 1, 1, 1, "now")
+	d.Set(fakenvml.GPU(0), processUsage, 4712, 37, 11, 12, 13, "now")
+	d.Set(fakenvml.Sys, "nvmlSystemGetConfComputeState", 1, 1, 0)
+	d.Set(fakenvml.GPU(0), fakenvml.Field(linkState, 2), "uint", 0) // of the 18 that the board has
+	for i, id := range linkFields() {
+		d.Set(fakenvml.GPU(0), fakenvml.Field(uint32(id), 0), "ull", linkRaw+i)
+	}
 	for pid := range 3 {
 		d.Add(fakenvml.MIG(1, 0), computeList, 100+pid, 1<<30, 7, 0)
 	}
 	d.show()
-	a := d.start(options{})
+	a := d.start(options{args: []string{"--collector.profile=full"}})
 	a.ready(t)
 
 	a.awaits(t, "every number of the driver is on /metrics", func(m metrics) error {
@@ -105,9 +115,64 @@ func (d *driver) checkListed(t *testing.T, a *agent, row *metric.Def) {
 		process(6 << 30)
 	case metric.ProcessUtilization:
 		process(row.FromRaw(37))
+	case metric.ProcessMemoryUtilization:
+		process(row.FromRaw(11))
+	case metric.ProcessEncoder:
+		process(row.FromRaw(12))
+	case metric.ProcessDecoder:
+		process(row.FromRaw(13))
+	case metric.ConfidentialComputing:
+		series(1)
+	case metric.NVLinksUp:
+		series(17, "gpu", "0")
+	case metric.LinkUp:
+		series(1, "gpu", "0", "link", "0")
+		series(0, "gpu", "0", "link", "2")
+	case metric.LinkBER:
+		// Its raw form is no number; collector/nvml holds how it is read.
+	case metric.LinkSpeed, metric.LinkBytes, metric.LinkErrors, metric.Link5Errors:
+		for i, id := range fieldsOf(row) {
+			labels := []string{"gpu", "0", "link", "0"}
+			if row.Dim != nil {
+				labels = append(labels, row.Dim.Label, row.Dim.Values[i])
+			}
+			series(row.FromRaw(float64(linkRaw+slices.Index(linkFields(), id))), labels...)
+		}
 	default:
 		t.Errorf("%s comes from %s, and this test does not know how to set that", row, row.NVML)
 	}
+}
+
+const (
+	linkState = 165   // NVML_FI_DEV_NVLINK_GET_STATE
+	linkRaw   = 12340 // the first link's numbers count from here
+)
+
+var fieldIDs = regexp.MustCompile(`[0-9]+`)
+
+// fieldsOf returns the field ids that a row of a link names, in the order of its
+// dimension.
+func fieldsOf(row *metric.Def) []int {
+	var ids []int
+	for _, text := range fieldIDs.FindAllString(row.NVML, -1) {
+		id, err := strconv.Atoi(text)
+		if err != nil {
+			panic(err)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// linkFields are the fields of all rows of a link but its state.
+func linkFields() []int {
+	var ids []int
+	for _, row := range metric.Of(metric.Link) {
+		if row != metric.LinkUp {
+			ids = append(ids, fieldsOf(row)...)
+		}
+	}
+	return ids
 }
 
 // slice makes a MIG device on a GPU.

@@ -27,13 +27,11 @@ var nowhere = excuses{
 	"vigil_gpu_retired_":   "the board replaces rows, it does not retire pages",
 	metric.GPUDropped.Name: "the driver returns no value that cannot be",
 	"vigil_nvswitch_":      "no NVSwitch has an error",
-	"vigil_kernel_log_":    "their kernel log is not read",
-	"vigil_fabric_manager": "no fabric manager runs",
 	" unless on (instance) " + metric.OutboxLength.Name: "stands in where no receiver is configured",
 }
 
 // nobodyTells are the panels of what nowhere has.
-var nobodyTells = []string{"overview: NVSwitch errors", "overview: NVSwitch errors by code", "overview: Kernel log"}
+var nobodyTells = []string{"overview: NVSwitch errors by code", "overview: How full the MIG instances are"}
 
 // checkDashboards asks the server everything that the dashboards ask it. Each
 // answer must have data but for the excuses, and each panel one such answer but

@@ -203,5 +203,5 @@ func (d *demo) dashboards(t *testing.T) {
 	eventually(t, "Prometheus has scraped the demo for as long as the dashboards look back", func() error {
 		return p.has(t.Context(), "vigil_node_info and vigil_node_info offset 12s")
 	})
-	checkDashboards(t, p, excuses{"vigil_child_": "the demo has no child process: it uses no driver"}, "overview: NVSwitch errors by code")
+	checkDashboards(t, p, excuses{"vigil_child_": "the demo has no child process: it uses no driver"})
 }

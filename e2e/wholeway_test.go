@@ -56,7 +56,7 @@ func TestWholeWay(t *testing.T) {
 		"vigil_owner_gpu_share_ratio": "no source tells who owns a GPU yet",
 		"vigil_kernel_log_":           "this machine's kernel log is not the simulated node's",
 		"vigil_fabric_manager_":       "nor is its fabric manager",
-	}, "overview: Who holds them", "overview: NVSwitch errors", "overview: NVSwitch errors by code", "overview: Kernel log")
+	}, "overview: Who holds them", "overview: NVSwitch errors", "overview: Kernel log")
 
 	before, err := a.findings()
 	if err != nil {
