@@ -20,7 +20,7 @@ STAGES := format tidy build vet nocgo staticcheck vulncheck unit tools e2e
 ARGS ?=
 FUZZTIME ?= 10s
 
-.PHONY: help build run demo test lint generate fuzz bench clean chromium $(STAGES)
+.PHONY: help build run demo test lint generate fuzz bench soak clean chromium $(STAGES)
 
 help: ## say what each target does
 	@sed -nE 's/^([a-z0-9]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do printf '%-11s %s\n' "$$target" "$$text"; done
@@ -108,6 +108,10 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 
 bench: ## benchmarks, with allocations
 	go test -run '^$$' -bench . -benchmem ./...
+
+SOAK ?= 1h
+soak: ## TestSoak for SOAK (1h) instead of half a minute: nothing grows under process churn
+	go -C e2e test -v -count=1 -timeout 0 -run '^TestSoak$$' . -soak $(SOAK)
 
 clean: ## remove what was built here (not Go's own caches)
 	rm -rf bin $(BIN)

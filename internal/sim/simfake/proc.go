@@ -25,8 +25,8 @@ func WriteProc(dir string, p *collector.Part) error {
 			continue
 		}
 		here[name] = true
-		if err := writeProcess(filepath.Join(dir, name), &p.Processes[i]); err != nil {
-			return fmt.Errorf("write the simulated procfs: %w", err)
+		if err := WriteProcess(dir, &p.Processes[i]); err != nil {
+			return err
 		}
 	}
 	entries, err := os.ReadDir(dir)
@@ -44,7 +44,9 @@ func WriteProc(dir string, p *collector.Part) error {
 	return nil
 }
 
-func writeProcess(dir string, p *collector.Process) error {
+// WriteProcess adds one process to the procfs in dir.
+func WriteProcess(dir string, p *collector.Process) error {
+	dir = filepath.Join(dir, strconv.Itoa(p.PID))
 	comm := p.Name[:min(len(p.Name), commLength)]
 	files := map[string]string{
 		"comm": comm + "\n",
@@ -54,11 +56,14 @@ func writeProcess(dir string, p *collector.Process) error {
 			comm, p.PID, p.UID),
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+		return fmt.Errorf("write the simulated procfs: %w", err)
 	}
 	var errs []error
 	for name, text := range files {
 		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("write the simulated procfs: %w", err)
+	}
+	return nil
 }
