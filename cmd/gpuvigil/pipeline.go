@@ -187,7 +187,7 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 		sources = append(sources, s)
 		children = gpus.pids
 	}
-	own, err := agentsource.New(children)
+	own, err := agentsource.New(children, time.Duration(p.cfg.Sampling.Slow))
 	if err != nil {
 		return nil, err
 	}

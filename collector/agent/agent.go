@@ -23,19 +23,18 @@ import (
 type Agent struct {
 	proc     procfs.FS
 	children func() []int
+	slow     time.Duration // between two readings of PSS, for which the kernel walks all pages of a process
 
 	pss   float64 // NaN: the kernel does not tell it
 	pssAt time.Time
 }
 
-// pssEvery keeps reading PSS rare: for it the kernel walks all pages of a process.
-const pssEvery = 15 * time.Second
-
 var _ collector.Source = (*Agent)(nil)
 
 // New returns a source for this process. children returns the pids of the child
-// processes that count as the agent's cost; nil means there are none.
-func New(children func() []int) (*Agent, error) {
+// processes that count as the agent's cost; nil means there are none. slow is the
+// interval of the slow tier.
+func New(children func() []int, slow time.Duration) (*Agent, error) {
 	// The agent's own pid is that of its own pid namespace, so it is looked up in
 	// its own /proc, whatever the host's is mounted as.
 	proc, err := procfs.NewDefaultFS()
@@ -45,7 +44,7 @@ func New(children func() []int) (*Agent, error) {
 	if children == nil {
 		children = func() []int { return nil }
 	}
-	return &Agent{proc: proc, children: children}, nil
+	return &Agent{proc: proc, children: children, slow: slow}, nil
 }
 
 // Name is "agent".
@@ -89,7 +88,7 @@ func (a *Agent) Sample(context.Context) (*collector.Part, error) {
 	r.Set(metric.AgentGoroutines, float64(runtime.NumGoroutine()))
 	now := time.Now()
 	r.Stamp(metric.Fast, now)
-	if a.pssAt.IsZero() || now.Sub(a.pssAt) >= pssEvery {
+	if a.pssAt.IsZero() || now.Sub(a.pssAt) >= a.slow {
 		if a.pss, err = a.proportional(append([]int{os.Getpid()}, children...)); err != nil {
 			errs = append(errs, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"gpuvigil/collector"
 	"gpuvigil/internal/metric"
@@ -20,7 +21,7 @@ func sample(t *testing.T, a *Agent) *collector.Part {
 }
 
 func TestOwnCost(t *testing.T) {
-	a, err := New(nil)
+	a, err := New(nil, 15*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,11 +63,11 @@ func TestChildCountsAndMayVanish(t *testing.T) {
 	if _, err := stdout.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	alone, err := New(nil)
+	alone, err := New(nil, 15*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	both, err := New(func() []int { return []int{child.Process.Pid} })
+	both, err := New(func() []int { return []int{child.Process.Pid} }, 15*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestProportionalMemoryIsOfAgentAndChild(t *testing.T) {
 	if _, err := os.Stat("/proc/self/smaps_rollup"); err != nil {
 		t.Skipf("this kernel does not tell PSS: %v", err)
 	}
-	a, err := New(nil)
+	a, err := New(nil, 15*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
