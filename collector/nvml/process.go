@@ -7,15 +7,14 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/prometheus/procfs"
 
 	"gpuvigil/collector"
 	"gpuvigil/internal/metric"
+	untrusted "gpuvigil/internal/text"
 )
 
 const (
@@ -170,15 +169,10 @@ func identify(fs procfs.FS, p *collector.Process) {
 	}
 }
 
-// clean makes text that a program chose for itself safe to print.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
-}
+// maxText is more than any name or version that is shown needs.
+const maxText = 200
+
+func clean(s string) string { return untrusted.Clean(s, maxText) }
 
 // countProcesses fills a GPU's readings from the processes on it. The memory is a
 // sum only if every process tells its own.
