@@ -20,10 +20,10 @@ STAGES := format tidy build vet nocgo staticcheck vulncheck unit tools e2e
 ARGS ?=
 FUZZTIME ?= 10s
 
-.PHONY: help build run demo test lint generate fuzz bench soak clean chromium $(STAGES)
+.PHONY: help build run demo test lint generate fuzz bench soak gpu-check clean chromium $(STAGES)
 
 help: ## say what each target does
-	@sed -nE 's/^([a-z0-9]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do printf '%-11s %s\n' "$$target" "$$text"; done
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do printf '%-11s %s\n' "$$target" "$$text"; done
 
 build: ## bin/gpuvigil
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/gpuvigil ./cmd/gpuvigil
@@ -112,6 +112,10 @@ bench: ## benchmarks, with allocations
 SOAK ?= 1h
 soak: ## TestSoak for SOAK (1h) instead of half a minute: nothing grows under process churn
 	go -C e2e test -v -count=1 -timeout 0 -run '^TestSoak$$' . -soak $(SOAK)
+
+gpu-check: build ## on a machine with an NVIDIA GPU: compare with nvidia-smi, read-only, 8 minutes (OUT=directory)
+	go -C e2e build -trimpath -o ../bin/gpucheck ./gpucheck
+	scripts/gpu-check.sh $(OUT)
 
 clean: ## remove what was built here (not Go's own caches)
 	rm -rf bin $(BIN)

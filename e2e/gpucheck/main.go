@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"gpuvigil/internal/metric"
 )
 
 func main() {
@@ -38,20 +41,24 @@ func main() {
 
 // check compares until the time is over, and reports whether all agreed.
 func check(ctx context.Context, url, dir string, length, every time.Duration) (bool, error) {
+	if err := seen(ctx, url); err != nil {
+		return false, err
+	}
 	var all tallies
 	rounds := 0
 	for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(every) {
-		before, err := scrape(ctx, url, filepath.Join(dir, fmt.Sprintf("%03d-before.prom", rounds)))
+		name := func(what string) string { return filepath.Join(dir, fmt.Sprintf("%03d-%s", rounds, what)) }
+		before, err := scrape(ctx, url, name("before.prom"))
 		if err != nil {
 			return false, err
 		}
-		smi, err := ask(ctx, filepath.Join(dir, fmt.Sprintf("%03d-nvidia-smi.csv", rounds)))
+		smi, err := ask(ctx, name("nvidia-smi.csv"))
 		if err != nil {
 			return false, err
 		}
 		// gpuvigil's next sample is then newer than nvidia-smi's.
 		time.Sleep(1100 * time.Millisecond)
-		after, err := scrape(ctx, url, filepath.Join(dir, fmt.Sprintf("%03d-after.prom", rounds)))
+		after, err := scrape(ctx, url, name("after.prom"))
 		if err != nil {
 			return false, err
 		}
@@ -61,6 +68,20 @@ func check(ctx context.Context, url, dir string, length, every time.Duration) (b
 	text, ok := report(all)
 	fmt.Print(text)
 	return ok, os.WriteFile(filepath.Join(dir, "report.txt"), []byte(text), 0o644)
+}
+
+var errNoGPU = errors.New("no GPU on its page")
+
+// seen waits until gpuvigil sees a GPU: without persistence mode a driver takes some seconds for each.
+func seen(ctx context.Context, url string) error {
+	var err error
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		var p page
+		if p, err = scrape(ctx, url, os.DevNull); err == nil && p[metric.Temperature.Name] != nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("gpuvigil at %s tells of no GPU; its log says why: %w", url, cmp.Or(err, errNoGPU))
 }
 
 // report writes a line for each field of each GPU. Nothing compared is not all agreed.
