@@ -110,7 +110,7 @@ func TestProcesses(t *testing.T) {
 	want := []process{
 		{99, 0, -1, 0, "", uuid(0), absent, absent},
 		{4711, 0, 1001, 123456, "python3", uuid(0), 9 << 30, metric.ProcessUtilization.FromRaw(40)},
-		{4712, 0, 0, 777, "e\uFFFD[31m\uFFFD\uFFFDvil", uuid(0), 1 << 30, absent},
+		{4712, 0, 0, 777, "e [31m\uFFFDvil", uuid(0), 1 << 30, absent},
 		{4711, 1, 1001, 123456, "python3", uuid(1), 2 << 30, absent},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) })); diff != "" {
