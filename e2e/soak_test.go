@@ -24,7 +24,7 @@ const (
 	soakGPUs  = 8
 	soakHung  = 5   // the GPU whose calls do not return
 	perGPU    = 150 // processes at a time
-	perRound  = 80  // of which so many of the whole node are replaced in each round
+	perRound  = 110 // of which so many of the whole node are replaced in each round
 	soakRound = 200 * time.Millisecond
 )
 
