@@ -70,13 +70,13 @@ const maxScrapes = 16
 func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, layout: newLayout(cfg.Full), spare: make(chan *exposition, sparePages), page: newPageTemplate()}
 	s.bridge = newBridge(s.layout, cfg.Log)
-	s.metrics = promhttp.HandlerForTransactional(s, promhttp.HandlerOpts{
+	s.metrics = compressed(promhttp.HandlerForTransactional(s, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug), // what a client asked amiss, or that it has gone
 		ErrorHandling:       promhttp.ContinueOnError,
 		EnableOpenMetrics:   !cfg.DCGM,
-		OfferedCompressions: []promhttp.Compression{promhttp.Identity, promhttp.Gzip},
+		DisableCompression:  true,
 		MaxRequestsInFlight: maxScrapes,
-	})
+	}))
 	return s
 }
 
