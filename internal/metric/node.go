@@ -6,7 +6,8 @@ var (
 	PSIResource  = &Dimension{Label: "resource", Values: []string{"cpu", "memory", "io"}}
 	IODirection  = &Dimension{Label: "direction", Values: []string{"read", "write"}}
 	LoadWindow   = &Dimension{Label: "window", Values: []string{"1m", "5m", "15m"}}
-	VersionParts = &Dimension{Label: "component", Values: []string{"driver", "cuda", "nvml", "kernel", "vbios", "gsp", "inforom"}}
+	VersionParts = &Dimension{Label: "component", Values: []string{"driver", "cuda", "nvml", "kernel", "vbios", "gsp", "inforom",
+		"containerd", "docker", "crio", "kubelet", "container_toolkit", "fabric_manager", "ofed", "doca", "hca_firmware", "bios", "bmc"}}
 )
 
 // Rows that describe the node.
