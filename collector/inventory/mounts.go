@@ -151,8 +151,8 @@ func (n *nodeMounts) dataOf(m mount) (data, bool) {
 }
 
 var (
-	userInfo = regexp.MustCompile(`^[^/@\s]*:[^@]*@`)
-	secretly = regexp.MustCompile(`(?i)(key|secret|token|passw|pwd|signature|credential|sas|sig)[^=:]{0,40}=|(AKIA|ASIA)[0-9A-Z]{12}`)
+	userInfo = regexp.MustCompile(`^(//)?[^/@\s]*:[^@]*@`)
+	secretly = regexp.MustCompile(`(?i)(key|secret|token|pass|pwd|signature|credential|sas|sig)[^=:]{0,40}=|(AKIA|ASIA)[0-9A-Z]{12}`)
 	homes    = regexp.MustCompile(`(^|[/:])(home|homes|users|Users)/[^/]+`)
 )
 
@@ -160,7 +160,6 @@ var (
 // without names of people. A source in doubt is left out: its kind still tells.
 func shownSource(kind, source string) string {
 	switch {
-	case kind == "lustre": // 10.0.0.1@o2ib:10.0.0.2@o2ib:/scratch has no place for one
 	case strings.Contains(source, "://"):
 		u, err := url.Parse(source)
 		if err != nil {
@@ -168,16 +167,13 @@ func shownSource(kind, source string) string {
 		}
 		u.User, u.RawQuery, u.Fragment = nil, "", ""
 		source = u.String()
+	case kind == "lustre": // 10.0.0.1@o2ib:10.0.0.2@o2ib:/scratch looks like it had one
 	default:
 		source, _, _ = strings.Cut(source, "?")
-		if backend, options, ok := strings.Cut(strings.TrimPrefix(source, ":"), ","); ok { // rclone's :s3,secret_access_key=…:bucket
-			if _, value := options, backend; !strings.ContainsAny(value, "/:@") {
-				source = backend
-			} else {
-				return ""
-			}
+		source = userInfo.ReplaceAllString(source, "$1")
+		if backend, _, ok := strings.Cut(strings.TrimPrefix(source, ":"), ","); ok && kind == bucket { // rclone's :s3,secret_access_key=…:bucket
+			source = backend
 		}
-		source = userInfo.ReplaceAllString(source, "")
 	}
 	if secretly.MatchString(source) {
 		return ""
