@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -203,6 +204,7 @@ type fakeProcess struct {
 	mounts     string
 	cgroup     string
 	tcp        string
+	network    string // of its namespace; its own if empty
 	root       string
 }
 
@@ -227,7 +229,7 @@ func (f fakeProcess) put(t *testing.T, procfs string) {
 			if err := os.MkdirAll(filepath.Join(dir, "ns"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			name, to = "ns/net", "net:[1]"
+			name, to = "ns/net", cmp.Or(f.network, "net:["+strconv.Itoa(f.pid)+"]")
 		}
 		path := filepath.Join(dir, name)
 		if _, err := os.Lstat(path); err == nil {

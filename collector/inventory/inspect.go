@@ -31,6 +31,7 @@ type task struct {
 	start    uint64
 	runtimes bool // with what takes the right to trace the process
 	node     *nodeMounts
+	sockets  *tables
 	host     string // the node's root directory; empty if it is not looked into
 	before   reading
 }
@@ -54,7 +55,7 @@ func (t *task) run() reading {
 	}
 	if t.runtimes {
 		t.libraries(p, &r)
-		if found, err := p.serves(t.procfs); err != nil {
+		if found, err := p.serves(t.sockets); err != nil {
 			r.fail(err)
 		} else {
 			r.served = found

@@ -123,9 +123,9 @@ func (s *Source) Sample(ctx context.Context) (*collector.Part, error) {
 	}
 	mounts, err := s.nodeMounts()
 	errs = append(errs, err)
-	look := newLook(s, snap, absent)
+	look, around := newLook(s, snap, absent), surroundings{mounts, newTables(s.cfg.ProcFS)}
 	for _, p := range look.processes {
-		look.take(p, s.read(ctx, p, mounts, host != nil))
+		look.take(p, s.read(ctx, p, &around, host != nil))
 	}
 	if err := ctx.Err(); err != nil {
 		errs = append(errs, fmt.Errorf("look at the processes on the GPUs: %w", err))
@@ -193,6 +193,12 @@ func (s *Source) host() (*root, error) {
 	return nil, errors.Join(err, host.close())
 }
 
+// surroundings are what the looks at the processes have in common.
+type surroundings struct {
+	mounts  *nodeMounts
+	sockets *tables
+}
+
 // nodeMounts reads the mounts of process 1, which are the node's where its
 // processes are in sight.
 func (s *Source) nodeMounts() (*nodeMounts, error) {
@@ -210,7 +216,7 @@ func (s *Source) nodeMounts() (*nodeMounts, error) {
 
 // read looks at one process, in a goroutine of its own that is left behind if the
 // process's files do not answer. While it hangs, the process is not looked at again.
-func (s *Source) read(ctx context.Context, p *collector.Process, mounts *nodeMounts, host bool) reading {
+func (s *Source) read(ctx context.Context, p *collector.Process, around *surroundings, host bool) reading {
 	id := identity{p.PID, p.Start}
 	last := s.known[id]
 	if done := s.hung[id]; done != nil {
@@ -226,7 +232,7 @@ func (s *Source) read(ctx context.Context, p *collector.Process, mounts *nodeMou
 		last.unread = "hung"
 		return last
 	}
-	t := task{procfs: s.cfg.ProcFS, pid: p.PID, start: p.Start, runtimes: s.cfg.Runtimes, node: mounts, before: last}
+	t := task{procfs: s.cfg.ProcFS, pid: p.PID, start: p.Start, runtimes: s.cfg.Runtimes, node: around.mounts, sockets: around.sockets, before: last}
 	if host {
 		t.host = s.cfg.Root
 	}

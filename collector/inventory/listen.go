@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // The bounds of looking for listening sockets.
@@ -164,26 +165,56 @@ func (p *process) holds(sockets []listener) ([]listener, error) {
 	return slices.DeleteFunc(slices.Clone(sockets), func(l listener) bool { return !open[l.inode] }), nil
 }
 
-// serves returns the ports that the process waits at, or that the processes do
-// which it was started by and which run the same program: a server of models leaves
-// the GPU to its workers. Ports from the range that the kernel chooses from are not
-// told: those are how the ranks of a job find each other.
-func (p *process) serves(procfs string) ([]listener, error) {
-	sockets, err := p.listeners()
+// tables are the sockets that listen, by network namespace. To list those of one
+// namespace takes the kernel milliseconds, and many processes share it.
+type tables struct {
+	procfs    string
+	low, high int // ports from here to there are chosen by the kernel
+
+	mu sync.Mutex
+	of map[string][]listener
+}
+
+func newTables(procfs string) *tables {
+	t := &tables{procfs: procfs, of: map[string][]listener{}}
+	t.low, t.high = chosenPorts(procfs)
+	return t
+}
+
+// in returns the sockets of a process's namespace, but those whose port the kernel
+// chose: that is how the ranks of a job find each other.
+func (t *tables) in(namespace string, p *process) ([]listener, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if found, ok := t.of[namespace]; ok {
+		return found, nil
+	}
+	found, err := p.listeners()
 	if err != nil {
 		return nil, err
 	}
-	low, high := chosenPorts(procfs)
-	sockets = slices.DeleteFunc(sockets, func(l listener) bool { return l.port >= low && l.port <= high })
+	found = slices.DeleteFunc(found, func(l listener) bool { return l.port >= t.low && l.port <= t.high })
+	t.of[namespace] = found
+	return found, nil
+}
+
+// serves returns the ports that the process waits at, or that the processes do
+// which it was started by and which run the same program: a server of models leaves
+// the GPU to its workers.
+func (p *process) serves(t *tables) ([]listener, error) {
+	network, err := p.link("ns/net")
+	if err != nil {
+		return nil, err
+	}
+	sockets, err := t.in(network, p)
+	if err != nil {
+		return nil, err
+	}
 	found, err := p.holds(sockets)
 	if err != nil {
 		return nil, err
 	}
 	program, err := p.link("exe")
-	if err != nil {
-		return nil, err
-	}
-	network, err := p.link("ns/net")
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +224,7 @@ func (p *process) serves(procfs string) ([]listener, error) {
 			break
 		}
 		var more []listener
-		if more, st, err = servedBy(procfs, st.parent, program, network, sockets); err == nil {
+		if more, st, err = servedBy(t.procfs, st.parent, program, network, sockets); err == nil {
 			found = append(found, more...)
 		}
 	}

@@ -61,7 +61,7 @@ func TestAServerAndItsPortsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.close()
-	found, err := p.serves("/proc")
+	found, err := p.serves(newTables("/proc"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,9 +82,9 @@ func TestAServerAndItsPortsAreFound(t *testing.T) {
 func TestWorkersOfAServer(t *testing.T) {
 	procfs := t.TempDir()
 	table := socket("00000000:1F40", "0A", 777)
-	server := fakeProcess{pid: 50, start: 1, tcp: table, root: "/"}
+	server := fakeProcess{pid: 50, start: 1, tcp: table, network: "net:[1]", root: "/"}
 	server.put(t, procfs)
-	worker := fakeProcess{pid: 51, start: 2, tcp: table, root: "/"}
+	worker := fakeProcess{pid: 51, start: 2, tcp: table, network: "net:[1]", root: "/"}
 	worker.put(t, procfs)
 	put(t, procfs, map[string]string{"51/status": "PPid:\t50\n"})
 	if err := os.Remove(procfs + "/51/fd/3"); err != nil {
@@ -97,7 +97,7 @@ func TestWorkersOfAServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.close()
-		found, err := p.serves(procfs)
+		found, err := p.serves(newTables(procfs))
 		if err != nil {
 			t.Fatal(err)
 		}

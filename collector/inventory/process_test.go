@@ -17,7 +17,7 @@ import (
 func inspect(t *testing.T, pid int) reading {
 	t.Helper()
 	n := newNodeMounts()
-	r := (&task{procfs: "/proc", pid: pid, runtimes: true, node: &n}).run()
+	r := (&task{procfs: "/proc", pid: pid, runtimes: true, node: &n, sockets: newTables("/proc")}).run()
 	return r
 }
 
