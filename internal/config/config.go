@@ -34,6 +34,7 @@ type Config struct {
 	NVML      NVML              `yaml:"nvml"`
 	Host      Host              `yaml:"host"`
 	Inference Inference         `yaml:"inference"`
+	Inventory Inventory         `yaml:"inventory"`
 	Detect    Detect            `yaml:"detect"`
 	Rules     map[rules.ID]Rule `yaml:"rules"`
 	Links     Links             `yaml:"links"`
@@ -167,6 +168,7 @@ func Default() *Config {
 		},
 		Host:      Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
 		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
+		Inventory: Inventory{Root: "/"},
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),
 			IdleAfter:         Duration(30 * time.Minute),
@@ -295,6 +297,7 @@ func (c *Config) check(file string) error {
 	for key, link := range map[string]string{"links.dashboard": c.Links.Dashboard, "links.runbook": c.Links.Runbook, "links.page": c.Links.Page} {
 		checkURL(link, key, false, fail)
 	}
+	c.Inventory.check(fail)
 	c.checkSlack(fail)
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

@@ -60,6 +60,7 @@ func (s *Server) fill(e *exposition, now time.Time) {
 			e.links(snap)
 			e.endpoints(snap)
 			e.sxids(snap)
+			e.inventory(snap)
 		}
 	}
 	if view != nil {

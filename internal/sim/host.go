@@ -151,6 +151,7 @@ var functions = []struct {
 func (s *Sim) observeNode() {
 	s.host.readings.Set(metric.CPUCount, s.host.cpus)
 	s.host.readings.Set(metric.ConfidentialComputing, 0)
+	observeUnread(s.host.readings)
 	s.host.readings.Stamp(metric.Inventory, s.now)
 }
 

@@ -27,6 +27,8 @@ type workload struct {
 	gpus  []*gpu
 	queue *queue // of an Inference workload
 
+	software software
+
 	on      bool    // its entry of the timeline holds: Saturate, Work, Run, Spin
 	level   float64 // of that entry
 	up      bool    // its processes exist
