@@ -78,7 +78,21 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 			s.Links = append(s.Links, collector.Link{GPU: i, UUID: g.UUID, Number: n, Readings: everything(metric.Link, nil, nil)})
 		}
 	}
+	s.Inventory = busyNode()
 	return &world{snap: s}
+}
+
+// busyNode is the inventory of eight owners. What they have loaded is not in it: by
+// default nobody looks.
+func busyNode() *collector.Inventory {
+	i := &collector.Inventory{}
+	for n := range 8 {
+		o := collector.Owner{Kind: "pod", ID: fmt.Sprintf("a/b-%d", n)}
+		i.Images = append(i.Images, collector.Image{Owner: o, Name: "image"})
+		i.Datasets = append(i.Datasets, collector.Dataset{Owner: o, Kind: "claim"}, collector.Dataset{Owner: o, Kind: "nfs"})
+		i.APIs = append(i.APIs, collector.API{Owner: o, Port: 8000})
+	}
+	return i
 }
 
 // series counts a page's series of the first GPU and of the host.
