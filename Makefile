@@ -104,7 +104,8 @@ generate: ## rewrite the golden files from what the code does now; read the diff
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@git grep -oE '^func Fuzz[A-Za-z0-9_]*' -- '*_test.go' | sed -E 's|/[^/]*:func | |' | while read -r dir name; do \
-		echo "== $$dir $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "./$$dir" </dev/null; done
+		echo "== $$dir $$name"; case $$dir in e2e/*) module=e2e dir=$${dir#e2e/} ;; *) module=. ;; esac; \
+		go -C $$module test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "./$$dir" </dev/null; done
 
 bench: ## benchmarks, with allocations
 	go test -run '^$$' -bench . -benchmem ./...

@@ -5,6 +5,7 @@ package nvml
 import (
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +26,8 @@ type fakeGPU struct {
 	usage       func(since uint64) []nvml.ProcessUtilizationSample
 	asked       map[string]int
 	links       int
-	delay       map[string]time.Duration // by method, before it answers
+	delay       map[string]time.Duration      // by method, before it answers
+	hang        atomic.Pointer[chan struct{}] // no call returns until it is closed
 }
 
 func newFakeGPU(i int) *fakeGPU {
@@ -35,6 +37,9 @@ func newFakeGPU(i int) *fakeGPU {
 func (f *fakeGPU) ask(method string) nvml.Return {
 	f.asked[method]++
 	time.Sleep(f.delay[method])
+	if hang := f.hang.Load(); hang != nil {
+		<-*hang
+	}
 	return f.returns[method]
 }
 
