@@ -74,7 +74,7 @@ func TestStepTime(t *testing.T) {
 	out := t.TempDir()
 	code, said := runs(t, append(fakeTorch(t, "1"),
 		"PATH="+fakeSMI(t)+":"+os.Getenv("PATH"), "LD_LIBRARY_PATH="+filepath.Dir(library), fakenvml.EnvFile+"="+d.path,
-		"GPU_CHECK_BIN="+bin, "GPU_CHECK_PORT=19839", "STEP_TIME_PAIRS=4", "STEP_TIME_BLOCK=2", "STEP_TIME_SETTLE=0.1"), stepScript, out)
+		"GPU_CHECK_BIN="+bin, "GPU_CHECK_PORT=19839", "STEP_TIME_PAIRS=4", "STEP_TIME_BLOCK=0.3", "STEP_TIME_SETTLE=0.1"), stepScript, out)
 	log, err := os.ReadFile(filepath.Join(out, "step-agent.txt"))
 	if err != nil {
 		t.Fatal(err)
