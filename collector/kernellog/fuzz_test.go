@@ -81,7 +81,7 @@ func FuzzJournal(f *testing.F) {
 func FuzzStream(f *testing.F) {
 	f.Add([]byte("one\ntwo\n\nhalf"), byte(3))
 	f.Add([]byte(strings.Repeat("x", 3*maxLine)+"\nafter\n"), byte(255))
-	f.Add([]byte("\n"+strings.Repeat("y", maxLine)+"\nz\n"), byte(0))
+	f.Add([]byte("\n"+strings.Repeat("y", maxLine)+"\nz\n"), byte(200))
 	path := f.TempDir() + "/log"
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		f.Fatal(err)

@@ -5,6 +5,7 @@ package nvml
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ type fakeGPU struct {
 	power       uint32
 	processes   []nvml.ProcessInfo
 	usage       func(since uint64) []nvml.ProcessUtilizationSample
+	counting    sync.Mutex
 	asked       map[string]int
 	links       int
 	delay       map[string]time.Duration      // by method, before it answers
@@ -35,7 +37,9 @@ func newFakeGPU(i int) *fakeGPU {
 }
 
 func (f *fakeGPU) ask(method string) nvml.Return {
+	f.counting.Lock()
 	f.asked[method]++
+	f.counting.Unlock()
 	time.Sleep(f.delay[method])
 	if hang := f.hang.Load(); hang != nil {
 		<-*hang

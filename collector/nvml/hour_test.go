@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,14 +23,23 @@ import (
 
 // lastPart keeps the newest part that was written.
 type lastPart struct {
+	mu    sync.Mutex
 	part  *collector.Part
 	count int
 }
 
 func (l *lastPart) Write(p *collector.Part) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.part = p
 	l.count++
 	return nil
+}
+
+func (l *lastPart) get() (*collector.Part, int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.part, l.count
 }
 
 // heldNow is what the process holds: each goroutine in a call of a real driver holds a thread.
@@ -56,29 +66,31 @@ func TestOneHungGPUOfEightForAnHour(t *testing.T) {
 		// In between two ticks, when all stand still that can.
 		time.Sleep(10*time.Second + 500*time.Millisecond)
 		synctest.Wait()
-		if n := len(last.part.GPUs); n != gpus || last.part.GPUs[hung].Hung {
-			t.Fatalf("before a GPU hangs %d GPUs are told, and the one hangs already: %v", n, last.part.GPUs[hung].Hung)
+		if p, _ := last.get(); len(p.GPUs) != gpus || p.GPUs[hung].Hung {
+			t.Fatalf("before a GPU hangs the GPUs are %+v, want %d that do not", p.GPUs, gpus)
 		}
 		release := make(chan struct{})
 		fakes[hung].hang.Store(&release)
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		asked, parts, beside := calls(fakes[hung]), last.count, fakes[0].asked["GetPowerUsage"]
+		asked, beside := calls(fakes[hung]), calls(fakes[0], "GetPowerUsage")
+		p, parts := last.get()
+		stuck := p.GPUs[hung].SampledAt(metric.Fast)
 		goroutines, heap := heldNow()
-		stuck := last.part.GPUs[hung].SampledAt(metric.Fast)
 
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if n := calls(fakes[hung]); n != asked {
 			t.Errorf("in an hour %d more calls were made on a GPU that has one in flight", n-asked)
 		}
-		if g := last.part.GPUs[hung]; !g.Hung || !g.Present || !g.SampledAt(metric.Fast).Equal(stuck) {
+		p, written := last.get()
+		if g := p.GPUs[hung]; !g.Hung || !g.Present || !g.SampledAt(metric.Fast).Equal(stuck) {
 			t.Errorf("after an hour the hung GPU is hung %v, present %v, sampled at %v; want true, true and %v", g.Hung, g.Present, g.SampledAt(metric.Fast), stuck)
 		}
-		if n := fakes[0].asked["GetPowerUsage"] - beside; n != 3600 {
+		if n := calls(fakes[0], "GetPowerUsage") - beside; n != 3600 {
 			t.Errorf("the GPU beside it was asked %d times in an hour, want 3600", n)
 		}
-		if n := last.count - parts; n != 3600 {
+		if n := written - parts; n != 3600 {
 			t.Errorf("%d parts were written in an hour, want 3600", n)
 		}
 		now, held := heldNow()
@@ -92,7 +104,8 @@ func TestOneHungGPUOfEightForAnHour(t *testing.T) {
 		close(release)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if g := last.part.GPUs[hung]; g.Hung || g.Value(metric.PowerDraw) != 350 || !g.SampledAt(metric.Fast).After(stuck) {
+		p, _ = last.get()
+		if g := p.GPUs[hung]; g.Hung || g.Value(metric.PowerDraw) != 350 || !g.SampledAt(metric.Fast).After(stuck) {
 			t.Errorf("the GPU answers again and is hung %v, sampled at %v", g.Hung, g.SampledAt(metric.Fast))
 		}
 		s.fail(errors.New("the end"))
@@ -100,9 +113,14 @@ func TestOneHungGPUOfEightForAnHour(t *testing.T) {
 	})
 }
 
-func calls(f *fakeGPU) (sum int) {
-	for _, n := range f.asked {
-		sum += n
+// calls counts those that were made on a GPU, of the methods or of all.
+func calls(f *fakeGPU, methods ...string) (sum int) {
+	f.counting.Lock()
+	defer f.counting.Unlock()
+	for method, n := range f.asked {
+		if len(methods) == 0 || slices.Contains(methods, method) {
+			sum += n
+		}
 	}
 	return sum
 }
