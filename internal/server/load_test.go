@@ -4,6 +4,8 @@ import (
 	"compress/gzip"
 	"io"
 	"log/slog"
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -124,14 +126,22 @@ func TestCompressedScrapeIsTheSamePage(t *testing.T) {
 	}
 }
 
-// big is a node of H100s that tell everything, with about the given number of series.
+// big is a node of H100s that tell everything, in numbers with three decimals, with
+// about the given number of series.
 func big(series int) *world {
 	now := soon()
+	rng := rand.New(rand.NewPCG(1, 2))
 	w := node(now)
 	w.snap.GPUs = nil
 	for i := range series / 138 {
 		g := h100(i, now)
 		g.Readings = everything(metric.GPU, notOnHopper, byLocation)
+		v := g.Vector()
+		for c := range v {
+			if v[c] == 0 {
+				v[c] = math.Round(1e3*rng.ExpFloat64()) / 1e3
+			}
+		}
 		g.Stamp(metric.Fast, now)
 		w.snap.GPUs = append(w.snap.GPUs, g)
 	}
