@@ -2,6 +2,7 @@ package frame
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"gpuvigil/collector"
@@ -124,6 +125,9 @@ func (d *decoder) gpu(g *collector.GPU, v vector) {
 	g.Dropped = d.dropped()
 	g.Xids = list(d, func(x *collector.XidCount) { x.Code, x.Count, x.Last = d.int(), d.uvarint(), d.time() })
 	g.Readings = d.readings(v)
+	if len(d.b) > 0 { // else there are none, or it is of a release before they came
+		g.Distributions = d.distributions()
+	}
 }
 
 func (d *decoder) instance(i *collector.Instance, v vector) {
@@ -163,6 +167,15 @@ func (d *decoder) event(v *collector.Event, _ vector) {
 func (d *decoder) owners() []collector.Owner { return list(d, d.owner) }
 
 func (d *decoder) owner(o *collector.Owner) { o.Kind, o.ID, o.Team = d.str(), d.str(), d.str() }
+
+// distributions leaves out those of rows that are no histograms in this release.
+func (d *decoder) distributions() []collector.Distribution {
+	all := list(d, func(x *collector.Distribution) {
+		x.Row, x.Sum, x.Zero, x.First = d.row(), d.float(), d.uvarint(), d.int()
+		x.Buckets = list(d, func(n *uint64) { *n = d.uvarint() })
+	})
+	return slices.DeleteFunc(all, func(x collector.Distribution) bool { return x.Row == nil || x.Row.Kind != metric.Histogram })
+}
 
 // unsupported leaves out rows that this release does not have.
 func (d *decoder) unsupported() []*metric.Def {

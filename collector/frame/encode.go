@@ -103,6 +103,20 @@ func (e *encoder) gpu(g *collector.GPU) {
 		e.time(x.Last)
 	}
 	e.readings(g.Readings, metric.GPU)
+	if len(g.Distributions) == 0 {
+		return
+	}
+	e.list(len(g.Distributions))
+	for _, d := range g.Distributions {
+		e.row(d.Row)
+		e.float(d.Sum)
+		e.uvarint(d.Zero)
+		e.varint(int64(d.First))
+		e.list(len(d.Buckets))
+		for _, n := range d.Buckets {
+			e.uvarint(n)
+		}
+	}
 }
 
 func (e *encoder) instance(i *collector.Instance) {

@@ -44,8 +44,9 @@ type exposition struct {
 
 // sample is one sample of a row.
 type sample struct {
-	labels *labels
-	value  float64
+	labels    *labels
+	value     float64
+	histogram *dto.Histogram // of a row of that kind, instead of the value
 }
 
 // thing is something that has series: a GPU, a source, a finding.
@@ -57,7 +58,7 @@ type thing struct {
 
 // newExposition returns an empty page.
 func newExposition(l *layout) *exposition {
-	return &exposition{layout: l, samples: make([][]sample, len(l.rows)), things: map[string]*thing{}}
+	return &exposition{layout: l, samples: make([][]sample, len(l.rows)), wire: wire{metrics: make([][]*dto.Metric, len(l.rows))}, things: map[string]*thing{}}
 }
 
 // reset empties the page for the next scrape and forgets the things that the
@@ -116,7 +117,7 @@ func (e *exposition) add(d *metric.Def, l *labels, v float64) {
 
 func (e *exposition) put(r *row, l *labels, v float64) {
 	if !math.IsNaN(v) && !math.IsInf(v, 0) {
-		e.samples[r.slot] = append(e.samples[r.slot], sample{l, v})
+		e.samples[r.slot] = append(e.samples[r.slot], sample{labels: l, value: v})
 	}
 }
 

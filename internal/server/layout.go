@@ -48,8 +48,11 @@ func newLayout(full bool) *layout {
 	for i, d := range defs {
 		l.slot[d] = i
 		l.rows[i] = row{def: d, slot: i, typ: dto.MetricType_GAUGE, names: d.LabelNames(), textHead: head(d, false), openHead: head(d, true)}
-		if d.Kind == metric.Counter {
+		switch d.Kind {
+		case metric.Counter:
 			l.rows[i].typ = dto.MetricType_COUNTER
+		case metric.Histogram:
+			l.rows[i].typ = dto.MetricType_HISTOGRAM
 		}
 		if d.Dim != nil && l.values[d.Dim] == nil {
 			for _, v := range d.Dim.Values {

@@ -63,6 +63,7 @@ func (s *Server) fill(e *exposition, now time.Time) {
 			e.gpus(snap)
 			e.instances(snap)
 			e.links(snap)
+			e.processes(snap, s.cfg.Processes)
 			e.endpoints(snap)
 			e.sxids(snap)
 		}
@@ -156,6 +157,7 @@ func (e *exposition) gpus(s *collector.Snapshot) {
 		e.support(index, g)
 		e.xids(index, g)
 		e.owners(index, g, holders[g.UUID])
+		e.distributions(t, g)
 	}
 }
 

@@ -32,6 +32,9 @@ type Config struct {
 	// Full makes series of the rows that are details, too, and of each NVLink.
 	Full bool
 
+	// Processes says which processes have series; nil: none.
+	Processes *ProcessSeries
+
 	// DCGM adds the series under the names of dcgm-exporter. The page is then never
 	// in OpenMetrics, which would add _total to the names of its counters.
 	DCGM bool

@@ -66,6 +66,12 @@ func (e *exposition) write(openMetrics bool) ([]byte, error) {
 			continue
 		}
 		r := &e.rows[i]
+		if r.def.Kind == metric.Histogram {
+			if err := e.writeHistograms(r, samples, openMetrics); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if openMetrics {
 			b.WriteString(r.openHead)
 		} else {
@@ -83,6 +89,18 @@ func (e *exposition) write(openMetrics bool) ([]byte, error) {
 		b.WriteString("# EOF\n")
 	}
 	return b.Bytes(), nil
+}
+
+// writeHistograms writes what the text formats have of native histograms, which are
+// there only where the configuration says so: the count and the sum.
+func (e *exposition) writeHistograms(r *row, samples []sample, openMetrics bool) (err error) {
+	f := e.wire.family(r, samples)
+	if openMetrics {
+		_, err = expfmt.MetricFamilyToOpenMetrics(&e.text, f)
+	} else {
+		_, err = expfmt.MetricFamilyToText(&e.text, f)
+	}
+	return err
 }
 
 // appendValue appends a finite number as expfmt writes it.

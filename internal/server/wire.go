@@ -31,9 +31,6 @@ type counter struct {
 // until the page is reset.
 func (e *exposition) gathered() []*dto.MetricFamily {
 	w := &e.wire
-	if w.metrics == nil {
-		w.metrics = make([][]*dto.Metric, len(e.rows))
-	}
 	w.gauges.used, w.counters.used = 0, 0
 	w.families = append(w.families[:0], e.dcgm...)
 	for i := range e.rows {
@@ -47,7 +44,10 @@ func (e *exposition) gathered() []*dto.MetricFamily {
 func (w *wire) family(r *row, samples []sample) *dto.MetricFamily {
 	metrics := w.metrics[r.slot][:0]
 	for _, s := range samples {
-		m := w.metric(r, s.value)
+		m := &dto.Metric{Histogram: s.histogram}
+		if s.histogram == nil {
+			m = w.metric(r, s.value)
+		}
 		m.Label = s.labels.pairs
 		metrics = append(metrics, m)
 	}
