@@ -44,10 +44,7 @@ func (e *exposition) gathered() []*dto.MetricFamily {
 func (w *wire) family(r *row, samples []sample) *dto.MetricFamily {
 	metrics := w.metrics[r.slot][:0]
 	for _, s := range samples {
-		m := &dto.Metric{Histogram: s.histogram}
-		if s.histogram == nil {
-			m = w.metric(r, s.value)
-		}
+		m := w.metric(r, s)
 		m.Label = s.labels.pairs
 		metrics = append(metrics, m)
 	}
@@ -55,16 +52,19 @@ func (w *wire) family(r *row, samples []sample) *dto.MetricFamily {
 	return &dto.MetricFamily{Name: &r.def.Name, Help: &r.def.Help, Type: &r.typ, Metric: metrics}
 }
 
-func (w *wire) metric(r *row, v float64) *dto.Metric {
-	if r.def.Kind == metric.Counter {
+func (w *wire) metric(r *row, s sample) *dto.Metric {
+	switch r.def.Kind {
+	case metric.Histogram:
+		return &dto.Metric{Histogram: s.histogram}
+	case metric.Counter:
 		c := w.counters.next()
-		c.value = v
+		c.value = s.value
 		c.counter.Value = &c.value
 		c.metric.Counter = &c.counter
 		return &c.metric
 	}
 	g := w.gauges.next()
-	g.value = v
+	g.value = s.value
 	g.gauge.Value = &g.value
 	g.metric.Gauge = &g.gauge
 	return &g.metric
