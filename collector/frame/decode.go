@@ -70,6 +70,16 @@ func (d *decoder) section(p *collector.Part, id uint64) {
 		p.Endpoints = records(d, maxEndpoints, d.vectors(metric.Endpoint), (*decoder).endpoint)
 	case linkSection:
 		p.Links = records(d, maxLinks, d.vectors(metric.Link), (*decoder).link)
+	case workloadSection:
+		p.Workloads = records(d, maxWorkloads, d.vectors(metric.Workload), (*decoder).workload)
+	case attributionSection:
+		p.Attributions = records(d, maxProcesses, vector{}, (*decoder).attribution)
+	case allocationSection:
+		p.Allocations = records(d, maxInstances, vector{}, (*decoder).allocation)
+	case inventorySection:
+		if i := records(d, 1, vector{}, (*decoder).inventory); len(i) > 0 {
+			p.Inventory = &i[0]
+		}
 	case eventSection:
 		p.Events = records(d, maxEvents, vector{}, (*decoder).event)
 	}
@@ -125,9 +135,8 @@ func (d *decoder) gpu(g *collector.GPU, v vector) {
 	g.Dropped = d.dropped()
 	g.Xids = list(d, func(x *collector.XidCount) { x.Code, x.Count, x.Last = d.int(), d.uvarint(), d.time() })
 	g.Readings = d.readings(v)
-	if len(d.b) > 0 { // else there are none, or it is of a release before they came
-		g.Distributions = d.distributions()
-	}
+	g.Allocations = d.allocations()
+	g.Distributions = d.distributions()
 }
 
 func (d *decoder) instance(i *collector.Instance, v vector) {
@@ -135,6 +144,7 @@ func (d *decoder) instance(i *collector.Instance, v vector) {
 	i.GI, i.CI, i.Profile = d.int(), d.int(), d.str()
 	i.Owners = d.owners()
 	i.Readings = d.readings(v)
+	i.Allocations = d.allocations()
 }
 
 func (d *decoder) link(l *collector.Link, v vector) {
@@ -147,6 +157,9 @@ func (d *decoder) process(p *collector.Process, v vector) {
 	p.GPU, p.UUID, p.MIG = d.int(), d.str(), d.str()
 	d.owner(&p.Owner)
 	p.Readings = d.readings(v)
+	if !d.done() {
+		p.Container = d.str()
+	}
 }
 
 func (d *decoder) endpoint(p *collector.Endpoint, v vector) {
@@ -158,18 +171,29 @@ func (d *decoder) endpoint(p *collector.Endpoint, v vector) {
 func (d *decoder) event(v *collector.Event, _ vector) {
 	v.Time, v.Kind, v.UUID, v.Code = d.time(), collector.EventKind(d.str()), d.str(), d.int()
 	v.Component, v.From, v.To, v.Text = d.str(), d.str(), d.str(), d.str()
-	if len(d.b) == 0 {
-		return // of a release before they came
+	if d.done() {
+		return
 	}
 	v.PCI, v.Source, v.Fatal = d.str(), d.str(), d.uvarint()&flagFatal != 0
+	if !d.done() {
+		d.owner(&v.Owner)
+	}
 }
+
+// done reports whether the record ends here: a release before the fields that
+// follow wrote it.
+func (d *decoder) done() bool { return len(d.b) == 0 }
 
 func (d *decoder) owners() []collector.Owner { return list(d, d.owner) }
 
 func (d *decoder) owner(o *collector.Owner) { o.Kind, o.ID, o.Team = d.str(), d.str(), d.str() }
 
-// distributions leaves out those of rows that are no histograms in this release.
+// distributions reads those of a GPU; a record of an earlier release has none. It
+// leaves out those of rows that are no histograms in this release.
 func (d *decoder) distributions() []collector.Distribution {
+	if d.done() {
+		return nil
+	}
 	all := list(d, func(x *collector.Distribution) {
 		x.Row, x.Sum, x.Zero, x.First = d.row(), d.float(), d.uvarint(), d.int()
 		x.Buckets = list(d, func(n *uint64) { *n = d.uvarint() })

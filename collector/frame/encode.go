@@ -36,6 +36,12 @@ func (e *encoder) part(p *collector.Part) {
 	e.section(processSection, len(p.Processes), maxProcesses, func(i int) { e.process(&p.Processes[i]) })
 	e.section(endpointSection, len(p.Endpoints), maxEndpoints, func(i int) { e.endpoint(&p.Endpoints[i]) })
 	e.section(linkSection, len(p.Links), maxLinks, func(i int) { e.link(&p.Links[i]) })
+	e.section(workloadSection, len(p.Workloads), maxWorkloads, func(i int) { e.workload(&p.Workloads[i]) })
+	e.section(attributionSection, len(p.Attributions), maxProcesses, func(i int) { e.attribution(&p.Attributions[i]) })
+	e.section(allocationSection, len(p.Allocations), maxInstances, func(i int) { e.allocation(&p.Allocations[i]) })
+	if p.Inventory != nil {
+		e.section(inventorySection, 1, 1, func(int) { e.inventory(p.Inventory) })
+	}
 	e.section(eventSection, len(p.Events), maxEvents, func(i int) { e.event(&p.Events[i]) })
 }
 
@@ -103,11 +109,13 @@ func (e *encoder) gpu(g *collector.GPU) {
 		e.time(x.Last)
 	}
 	e.readings(g.Readings, metric.GPU)
-	if len(g.Distributions) == 0 {
-		return
-	}
-	e.list(len(g.Distributions))
-	for _, d := range g.Distributions {
+	e.allocations(g.Allocations)
+	e.distributions(g.Distributions)
+}
+
+func (e *encoder) distributions(list []collector.Distribution) {
+	e.list(len(list))
+	for _, d := range list {
 		e.row(d.Row)
 		e.float(d.Sum)
 		e.uvarint(d.Zero)
@@ -128,6 +136,7 @@ func (e *encoder) instance(i *collector.Instance) {
 	e.str(i.Profile)
 	e.owners(i.Owners)
 	e.readings(i.Readings, metric.Instance)
+	e.allocations(i.Allocations)
 }
 
 func (e *encoder) link(l *collector.Link) {
@@ -147,6 +156,7 @@ func (e *encoder) process(p *collector.Process) {
 	e.str(p.MIG)
 	e.owner(p.Owner)
 	e.readings(p.Readings, metric.Process)
+	e.str(p.Container)
 }
 
 func (e *encoder) endpoint(p *collector.Endpoint) {
@@ -172,6 +182,7 @@ func (e *encoder) event(v *collector.Event) {
 	e.str(v.PCI)
 	e.str(v.Source)
 	e.uvarint(bit(v.Fatal, flagFatal))
+	e.owner(v.Owner)
 }
 
 func (e *encoder) owners(owners []collector.Owner) {
