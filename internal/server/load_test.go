@@ -126,6 +126,18 @@ func TestCompressedScrapeIsTheSamePage(t *testing.T) {
 	}
 }
 
+// What a scrape allocates is of the scrape, and none of it of a series.
+func TestScrapeAllocatesNothingForASeries(t *testing.T) {
+	allocated := func(series int) float64 {
+		s := big(series).server(t)
+		r := httptest.NewRequest("GET", "/metrics", nil)
+		return testing.AllocsPerRun(20, func() { s.scrape(discard{http.Header{}}, r) })
+	}
+	if few, many := allocated(150), allocated(3000); many > few+10 {
+		t.Errorf("a scrape of 3000 series allocates %v times, one of 150 %v times", many, few)
+	}
+}
+
 // big is a node of H100s that tell everything, in numbers with three decimals, with
 // about the given number of series.
 func big(series int) *world {
