@@ -176,7 +176,11 @@ func (f *fleet) join(gpus []GPU, src *GPU, in input, rows []*metric.Def, stale f
 	if in.source == seen.source {
 		seen.count(src.Xids, stale)
 	}
-	dst.Readings.overlay(in.of(src.UUID).current(src.Readings, rows))
+	own := in.of(src.UUID)
+	dst.Readings.overlay(own.current(src.Readings, rows))
+	if len(src.Distributions) > 0 && own.now.Sub(src.SampledAt(metric.Fast)) <= 3*own.interval[metric.Fast] {
+		dst.Distributions = src.Distributions
+	}
 }
 
 // remember keeps what is still true of the GPU when no source lists it.

@@ -76,7 +76,20 @@ type GPU struct {
 	Unsupported []*metric.Def          // what this GPU or driver cannot tell
 	Dropped     map[*metric.Def]uint64 // implausible values that were dropped
 	Xids        []XidCount             // by code
+
+	// Distributions of the fast signals, by row; empty unless they were asked for.
+	Distributions []Distribution
 	Readings
+}
+
+// Distribution is how often a signal had which value since its source began to
+// count: the counts of a native histogram.
+type Distribution struct {
+	Row     *metric.Def // of kind metric.Histogram
+	Sum     float64     // of all samples, in the unit of the row
+	Zero    uint64      // samples of at most metric.HistogramZero
+	First   int         // number of the first bucket that is not empty
+	Buckets []uint64    // samples in it and in those that follow
 }
 
 // Answers reports whether the driver answers for the GPU and its calls return: else

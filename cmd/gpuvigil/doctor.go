@@ -21,6 +21,7 @@ import (
 	"gpuvigil/collector/child"
 	"gpuvigil/collector/frame"
 	"gpuvigil/internal/config"
+	"gpuvigil/internal/metric"
 )
 
 // diagnosis is one line of the doctor: what was looked at, how it is, what to do.
@@ -142,7 +143,10 @@ func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnos
 			d.found = errors.Join(readErr, closeErr, waitErr).Error()
 		}
 		d.needed = process.ProcessState.ExitCode() != child.ExitNoDriver
-		d.advice = "without a driver gpuvigil watches the host only; with one, check that nvidia-smi works for this user and that the container has the GPU's device files"
+		d.advice = "nvidia-smi will fail alike; a running agent sees the GPUs as soon as the driver works again, without a restart"
+		if !d.needed {
+			d.advice = "without a driver gpuvigil watches the host only; with one, check that nvidia-smi works for this user and that the container has the GPU's device files"
+		}
 		return []diagnosis{d}
 	}
 	d.ok = true
@@ -152,6 +156,14 @@ func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnos
 	}
 	d.found = fmt.Sprintf("%d GPUs; %s", len(part.GPUs), strings.Join(versions, ", "))
 	out := []diagnosis{d}
+	switch listed := int(part.Node.Value(metric.GPUsSeen)); {
+	case listed == 0:
+		out = append(out, diagnosis{what: "GPUs", needed: true, found: "the driver is there and lists no GPU",
+			advice: "look whether lspci shows one, whether a virtual machine or another driver holds it, and what the kernel log says after NVRM"})
+	case listed > len(part.GPUs):
+		out = append(out, diagnosis{what: "GPUs", needed: true, found: fmt.Sprintf("the driver lists %d and does not answer for %d of them", listed, listed-len(part.GPUs)),
+			advice: "see the kernel log for the last Xid; drain the node, and reset the GPU or reboot"})
+	}
 	for _, g := range part.GPUs {
 		line := diagnosis{what: fmt.Sprintf("GPU %d", g.Index), ok: g.Present, needed: true, found: g.Model}
 		if !g.Present {

@@ -32,7 +32,7 @@ func addHealth(app *kingpin.Application) (string, command) {
 		"Exits 0 if they are well, 1 if not, 2 if it cannot be known. Answers within a second.")
 	state := addStateDir(cmd)
 	maxAge := cmd.Flag("max-age", "How old what the agent knows may be.").Default("1m").Duration()
-	gpus := cmd.Flag("gpus", "How many GPUs there must be. Default: as many as were seen since the node booted.").Int()
+	gpus := cmd.Flag("gpus", "How many GPUs there must be. Default: as many as were seen since the node booted, or as the driver lists.").Int()
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		ctx, cancel := context.WithTimeout(ctx, healthLimit)
 		defer cancel()
@@ -115,6 +115,9 @@ func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 		if brokenPart(f) {
 			v.problems = append(v.problems, fmt.Sprintf("%s on %s", f.Title, subjectName(f)))
 		}
+	}
+	if want == 0 { // a GPU that was lost before the agent started was never seen, but may be listed
+		want = int(a.snapshot.Node.Readings[metric.GPUsSeen.Name])
 	}
 	if missing := want - answering; missing > 0 && len(v.problems) == 0 && len(v.unknown) == 0 {
 		v.problems = append(v.problems, fmt.Sprintf("%d of %d GPUs answer", answering, want))

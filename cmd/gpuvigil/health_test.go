@@ -81,6 +81,9 @@ func TestHealth(t *testing.T) {
 		}, nil, 1, "PROBLEM  GPU 1 is lost\n"},
 		"hung":  {func(s *collector.Snapshot, _ *detect.View) { s.GPUs[0].Hung = true }, nil, 1, "PROBLEM  GPU 0 hangs\n"},
 		"fewer": {func(*collector.Snapshot, *detect.View) {}, []string{"--gpus=8"}, 1, "PROBLEM  2 of 8 GPUs answer\n"},
+		"lost before the agent": {func(s *collector.Snapshot, _ *detect.View) {
+			s.Node.Set(metric.GPUsSeen, 3)
+		}, nil, 1, "PROBLEM  2 of 3 GPUs answer\n"},
 		"page": {func(_ *collector.Snapshot, v *detect.View) {
 			v.Findings = []detect.Finding{fires(rules.IDXid, rules.Page, "The power management unit halted (Xid 62)")}
 		}, nil, 1, "PROBLEM  The power management unit halted (Xid 62) on gpu-01/1\n"},

@@ -110,6 +110,21 @@ func (e *encoder) gpu(g *collector.GPU) {
 	}
 	e.readings(g.Readings, metric.GPU)
 	e.allocations(g.Allocations)
+	e.distributions(g.Distributions)
+}
+
+func (e *encoder) distributions(list []collector.Distribution) {
+	e.list(len(list))
+	for _, d := range list {
+		e.row(d.Row)
+		e.float(d.Sum)
+		e.uvarint(d.Zero)
+		e.varint(int64(d.First))
+		e.list(len(d.Buckets))
+		for _, n := range d.Buckets {
+			e.uvarint(n)
+		}
+	}
 }
 
 func (e *encoder) instance(i *collector.Instance) {

@@ -60,6 +60,7 @@ func otherRelease(s schema, values []float64) []byte {
 			e.uvarint(bits.ReverseBytes64(math.Float64bits(v)))
 		}
 		e.allocations(nil)
+		e.distributions(nil)
 		e.str("a field of a GPU that came later")
 	})
 	e.section(eventSection, 1, 1, func(int) { e.event(&collector.Event{Time: noon, Kind: "of_tomorrow", Text: "x"}) })

@@ -65,6 +65,7 @@ func serveChild(lib string) int {
 			},
 			CallLimit:   400 * time.Millisecond,
 			InitLimit:   limit,
+			Histograms:  true,
 			Log:         slog.New(slog.NewTextHandler(os.Stderr, nil)),
 			lostBackoff: 100 * time.Millisecond,
 		})

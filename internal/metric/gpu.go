@@ -45,7 +45,7 @@ var (
 	MemoryUsed = row(Def{Entity: GPU, Tier: Fast, Max: maxBytes, Name: "vigil_gpu_memory_used_bytes",
 		NVML: "nvmlDeviceGetMemoryInfo_v2.used", Raw: "B",
 		DCGM: renamed(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USED_BYTES"),
-		Help: "Device memory in use by processes, without what the driver reserves."})
+		Help: "Device memory in use by processes, without what the driver reserves; before R510 with it."})
 	MemoryFree = row(Def{Entity: GPU, Tier: Fast, Max: maxBytes, Name: "vigil_gpu_memory_free_bytes",
 		NVML: "nvmlDeviceGetMemoryInfo_v2.free", Raw: "B",
 		DCGM: renamed(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_FREE_BYTES"),
@@ -107,7 +107,8 @@ var (
 		Help: "Virtual GPUs that run on the GPU of a vGPU host."})
 )
 
-// Rows that describe one process on one GPU. They are no series by default; the
+// Rows that describe one process on one GPU. Without the
+// option metrics.processes they are no series, but the
 // detectors and the page read them. The shares of one GPU's processes never sum
 // to more than the GPU.
 var (

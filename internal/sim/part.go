@@ -149,6 +149,9 @@ func (s *Sim) part() *collector.Part {
 	for _, g := range s.gpus {
 		gpu := collector.GPU{Index: g.index, UUID: g.uuid, Model: model, PCIBusID: g.bus, Serial: g.serial, VBIOS: s.version("vbios"),
 			Architecture: architecture, Present: !g.lost, Hung: g.hung, Unsupported: unsupported, Xids: g.xids, Readings: g.readings.Clone()}
+		if s.cfg.Histograms {
+			gpu.Distributions = g.bands.Distributions()
+		}
 		if g.owner != (collector.Owner{}) {
 			gpu.Owners = []collector.Owner{g.owner}
 		}
