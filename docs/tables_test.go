@@ -88,7 +88,7 @@ func seriesTable() string {
 	return table([]string{"for each", "series", "and one more for each"}, [][]string{
 		{"GPU that reports what any generation can", fmt.Sprint(gpu), "owner; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
 		{"MIG instance", fmt.Sprint(instance), ""},
-		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; rule, receiver and reason in the agent's own counters"},
+		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; image, data set, port and, if they are looked at, library of an owner; rule, receiver and reason in the agent's own counters"},
 		{"source (NVML, host, agent, inference)", fmt.Sprint(source), ""},
 		{"model of an inference server", fmt.Sprint(endpoint), ""},
 		{"finding that fires", fmt.Sprint(len(metric.Of(metric.Finding))), ""},
