@@ -56,7 +56,12 @@ func TestWholeWay(t *testing.T) {
 		"vigil_owner_gpu_share_ratio": "no source tells who owns a GPU yet",
 		"vigil_kernel_log_":           "this machine's kernel log is not the simulated node's",
 		"vigil_fabric_manager_":       "nor is its fabric manager",
-	}, "overview: Who holds them", "overview: NVSwitch errors", "overview: Kernel log")
+		"vigil_runtime_info":          "nobody may look into processes by default",
+		"vigil_image_info":            "the simulated node's processes are in no container",
+		"vigil_dataset_info":          "nor have they mounted anything",
+	}, "overview: Who holds them", "overview: NVSwitch errors", "overview: Kernel log",
+		"inventory: Libraries and frameworks by number of owners", "inventory: Libraries and frameworks of each owner",
+		"inventory: Frameworks by version, owners", "inventory: Images", "inventory: Data sets")
 
 	before, err := a.findings()
 	if err != nil {

@@ -70,19 +70,7 @@ func printInventory(out io.Writer, a *server.Inventory) error {
 		taken = "as of " + since(a.At, a.Time)
 	}
 	fmt.Fprintf(w, "%s  %s%s\n", printable(a.Node), taken, map[bool]string{true: "; SIMULATED"}[a.Simulated])
-	table := func(head string, rows int, row func(i int) []string) {
-		if rows == 0 {
-			return
-		}
-		fmt.Fprintf(w, "\n%s\n", head)
-		for i := range rows {
-			cells := row(i)
-			for k := range cells {
-				cells[k] = cmp.Or(printable(cells[k]), "-")
-			}
-			fmt.Fprintln(w, strings.Join(cells, "\t"))
-		}
-	}
+	table := func(head string, rows int, row func(i int) []string) { printTable(w, head, rows, row) }
 	table("COMPONENT\tVERSION", len(a.Versions), func(i int) []string { return []string{a.Versions[i].Component, a.Versions[i].Value} })
 	table("OWNER\tLOADED\tVERSION\tPROCESSES", len(a.Runtimes), func(i int) []string {
 		r := a.Runtimes[i]
@@ -116,6 +104,20 @@ func printInventory(out io.Writer, a *server.Inventory) error {
 	}
 	fmt.Fprintln(w)
 	return w.Flush()
+}
+
+// printTable writes a table that has rows.
+func printTable(w io.Writer, head string, rows int, row func(i int) []string) {
+	if rows > 0 {
+		fmt.Fprintf(w, "\n%s\n", head)
+	}
+	for i := range rows {
+		cells := row(i)
+		for k := range cells {
+			cells[k] = cmp.Or(printable(cells[k]), "-")
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
 }
 
 // everybody is the owner of data, which may be mounted for all.

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"encoding/json"
 	"log/slog"
 	"math"
 	"os"
@@ -168,7 +169,14 @@ func TestChangesAreToldOnce(t *testing.T) {
 		t.Errorf("a pod has ended; told is %q, want %q", got, want)
 	}
 
-	known := b.source.Known() // the agent is started again, and the pod comes back with another version
+	text, err := json.Marshal(b.source.Known()) // the agent is started again, and the pod comes back with another version
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := new(collector.Inventory)
+	if err := json.Unmarshal(text, known); err != nil {
+		t.Fatal(err)
+	}
 	b.source = New(b.source.cfg)
 	b.source.Restore(known)
 	site := "usr/lib/python3.12/site-packages/"
