@@ -47,7 +47,9 @@ func (w *worker) attach(now time.Time) {
 	}
 	w.adopt(dev, uuid)
 	w.identify(w.gpu)
-	w.watchXids()
+	if w.watchXids(now); w.gpu == nil {
+		return
+	}
 	w.attachMIG()
 	w.publish()
 }

@@ -94,10 +94,11 @@ type session struct {
 	account *account
 	fleet   *fleet
 	census  *census
-	events  nvml.EventSet // nil: the driver has none
-	watched atomic.Bool   // a GPU is in the set
-	fatal   chan error    // has room for the first
+	events  *eventSets // nil: the driver has no events
+	fatal   chan error // has room for the first
 	turn    *gpmTurn
+
+	eventSets atomic.Uint64 // that took the place of one that failed
 
 	gpuCalls, migCalls, instanceCalls, linkCalls []*call
 	buffers                                      []*buffer

@@ -39,6 +39,7 @@ type worker struct {
 	processes []collector.Process
 	partial   bool   // not every instance could be read
 	xidless   bool   // it does not tell of Xid errors
+	eventsOf  uint64 // generation of the set of events that it was registered with
 	suspect   bool   // something said that the handle may be dead
 	silent    bool   // no call of the last fast tier had an answer
 	seen      uint64 // see sample.seen
@@ -64,6 +65,9 @@ func newWorker(s *session, slot int) *worker {
 func (w *worker) round(ctx context.Context, now time.Time) {
 	if w.mustAttach(now) {
 		w.attach(now)
+	}
+	if w.gpu != nil && w.mustWatch() {
+		w.watchXids(now)
 	}
 	for t := range metric.Tiers {
 		if w.gpu != nil && ctx.Err() == nil && w.dueTier(t, now) {

@@ -126,6 +126,7 @@ func (s *Sim) observeHost() {
 	r.Set(metric.NVMLErrors, h.failed)
 	r.Set(metric.NVMLSeconds, h.calls*nvmlCallTime)
 	r.Set(metric.NVMLHung, hung)
+	r.Set(metric.NVMLEventSets, 0)
 	for _, f := range functions {
 		at := metric.NVMLFunction.Index(f.name)
 		r.SetAt(metric.FunctionCalls, at, math.Floor(h.calls*f.calls))
