@@ -23,6 +23,7 @@ type Snapshot struct {
 	Step time.Duration
 
 	Boot      time.Time // when the node booted; zero if unknown
+	BootID    string    // the kernel's id of that boot; empty if unknown
 	Simulated bool      // the numbers come from a simulator or a recording of one
 
 	Node      Node
@@ -34,6 +35,10 @@ type Snapshot struct {
 	Events    []Event       // what happened since the snapshot before, in order of time
 	SXids     []SXidCount   // errors of the NVSwitches, by switch, code and severity
 	Sources   []SourceState // in the order of the configuration
+
+	// GPUsBefore is how many GPUs an agent had seen in the last boot before this one
+	// in which it saw any; 0 if there was none.
+	GPUsBefore int
 
 	// Log is how far the logs were read of which all events are in this snapshot
 	// or an earlier one.

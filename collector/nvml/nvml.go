@@ -91,6 +91,7 @@ type session struct {
 	lib     library
 	guard   *guard
 	procfs  procfs.FS
+	foreign bool // the driver's pids mean nothing in it
 	account *account
 	fleet   *fleet
 	census  *census
@@ -110,6 +111,14 @@ func newSession(open func() (library, error), cfg Config) (*session, error) {
 	var err error
 	if s.procfs, err = procfs.NewFS(cfg.ProcFS); err != nil {
 		return nil, fmt.Errorf("initialize NVML: %w; say where the host's procfs is mounted", err)
+	}
+	hostPIDs, err := collector.HostPIDs(cfg.ProcFS)
+	if err != nil {
+		return nil, fmt.Errorf("initialize NVML: %w", err)
+	}
+	if s.foreign = !hostPIDs; s.foreign {
+		s.log.Warn("the driver's pids are not those of this pid namespace: processes have neither name nor user; "+
+			"run with the host's pids, or mount the host's /proc and name it with --path.procfs", "procfs", cfg.ProcFS)
 	}
 	if s.lib, err = open(); err != nil {
 		return nil, fmt.Errorf("initialize NVML: %w", err)

@@ -135,7 +135,7 @@ func (w *worker) sampleInstances(ctx context.Context, t metric.Tier, s *sample, 
 	if w.gpu.MIG {
 		complete = !w.partial
 	} else if complete {
-		processes = s.processes(w.procfs, collector.Process{GPU: w.gpu.Index, UUID: w.gpu.UUID}, now)
+		processes = w.processesOf(s, collector.Process{GPU: w.gpu.Index, UUID: w.gpu.UUID}, now)
 	}
 	for _, in := range w.instances {
 		own := sample{readings: without(in.Readings, metric.Instance, t), before: in.Readings}
@@ -144,7 +144,7 @@ func (w *worker) sampleInstances(ctx context.Context, t metric.Tier, s *sample, 
 			return
 		}
 		if own.procs.known() {
-			processes = append(processes, own.processes(w.procfs, collector.Process{GPU: in.GPU, UUID: in.UUID, MIG: in.id()}, now)...)
+			processes = append(processes, w.processesOf(&own, collector.Process{GPU: in.GPU, UUID: in.UUID, MIG: in.id()}, now)...)
 			put(&own, metric.MIGProcesses, 0, len(own.procs.memory))
 		} else {
 			complete = false
