@@ -45,6 +45,10 @@ type KnownGPU struct {
 	Architecture string `json:"architecture"`
 	Present      bool   `json:"present"`
 
+	ComputeCapability string `json:"compute_capability,omitempty"`
+	CPUs              string `json:"cpus,omitempty"`
+	NUMANodes         string `json:"numa_nodes,omitempty"`
+
 	Xids []XidCount `json:"xids,omitempty"` // so that a counter does not begin anew
 }
 
@@ -53,7 +57,8 @@ func (s *Snapshot) Known() Known {
 	k := Known{Boot: s.Boot, BootID: s.BootID, GPUsBefore: s.GPUsBefore, Versions: s.Node.Versions, SXids: s.SXids, Log: s.Log}
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		k.GPUs = append(k.GPUs, KnownGPU{g.Index, g.UUID, g.Model, g.PCIBusID, g.Serial, g.VBIOS, g.Architecture, g.Present, g.Xids})
+		k.GPUs = append(k.GPUs, KnownGPU{Index: g.Index, UUID: g.UUID, Model: g.Model, PCIBusID: g.PCIBusID, Serial: g.Serial, VBIOS: g.VBIOS,
+			Architecture: g.Architecture, Present: g.Present, ComputeCapability: g.ComputeCapability, CPUs: g.CPUs, NUMANodes: g.NUMANodes, Xids: g.Xids})
 	}
 	return k
 }
@@ -109,6 +114,7 @@ func (f *fleet) recall(known []KnownGPU) {
 		if _, ok := f.byUUID[k.UUID]; !ok {
 			f.add(&seenGPU{source: nobody, present: k.Present, identity: GPU{
 				Index: f.free(k.Index), UUID: k.UUID, Model: k.Model, PCIBusID: k.PCIBusID, Serial: k.Serial, VBIOS: k.VBIOS, Architecture: k.Architecture,
+				ComputeCapability: k.ComputeCapability, CPUs: k.CPUs, NUMANodes: k.NUMANodes,
 			}})
 		}
 		for _, x := range k.Xids {

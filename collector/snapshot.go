@@ -67,15 +67,27 @@ type GPU struct {
 	Serial       string
 	VBIOS        string
 	Architecture string
-	Present      bool    // the driver answers for it
-	Hung         bool    // a driver call on it has not returned within its limit
-	MIG          bool    // MIG mode is on
-	Owners       []Owner // who was given it or uses it, most memory first; empty if unknown
+
+	ComputeCapability string // 9.0
+	CPUs              string // those nearest to it: 0-31,64-95, or a mask 0x5555
+	NUMANodes         string // those of the nearest memory, likewise
+
+	Present bool    // the driver answers for it
+	Hung    bool    // a driver call on it has not returned within its limit
+	MIG     bool    // MIG mode is on
+	Owners  []Owner // who was given it or uses it, most memory first; empty if unknown
 
 	Unsupported []*metric.Def          // what this GPU or driver cannot tell
 	Dropped     map[*metric.Def]uint64 // implausible values that were dropped
 	Xids        []XidCount             // by code
+	Paths       []Path                 // to GPUs of a higher index, by uuid; in the full profile only
 	Readings
+}
+
+// Path is the way from one GPU to another one.
+type Path struct {
+	UUID  string // of the other
+	Level string // what they have in common: internal, single, multiple, hostbridge, node, system
 }
 
 // Answers reports whether the driver answers for the GPU and its calls return: else

@@ -124,6 +124,11 @@ func (d *decoder) gpu(g *collector.GPU, v vector) {
 	g.Dropped = d.dropped()
 	g.Xids = list(d, func(x *collector.XidCount) { x.Code, x.Count, x.Last = d.int(), d.uvarint(), d.time() })
 	g.Readings = d.readings(v)
+	if len(d.b) == 0 {
+		return // of a release before they came
+	}
+	g.ComputeCapability, g.CPUs, g.NUMANodes = d.str(), d.str(), d.str()
+	g.Paths = list(d, func(p *collector.Path) { p.UUID, p.Level = d.str(), d.str() })
 }
 
 func (d *decoder) instance(i *collector.Instance, v vector) {

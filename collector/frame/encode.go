@@ -103,6 +103,14 @@ func (e *encoder) gpu(g *collector.GPU) {
 		e.time(x.Last)
 	}
 	e.readings(g.Readings, metric.GPU)
+	for _, s := range [...]string{g.ComputeCapability, g.CPUs, g.NUMANodes} {
+		e.str(s)
+	}
+	e.list(len(g.Paths))
+	for _, p := range g.Paths {
+		e.str(p.UUID)
+		e.str(p.Level)
+	}
 }
 
 func (e *encoder) instance(i *collector.Instance) {

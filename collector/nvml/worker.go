@@ -37,12 +37,13 @@ type worker struct {
 	handle    nvml.Device
 	instances []*instance
 	processes []collector.Process
-	partial   bool   // not every instance could be read
-	xidless   bool   // it does not tell of Xid errors
-	eventsOf  uint64 // generation of the set of events that it was registered with
-	suspect   bool   // something said that the handle may be dead
-	silent    bool   // no call of the last fast tier had an answer
-	seen      uint64 // see sample.seen
+	partial   bool              // not every instance could be read
+	paths     map[string]string // to other GPUs, by uuid: the level; empty if the driver cannot tell
+	xidless   bool              // it does not tell of Xid errors
+	eventsOf  uint64            // generation of the set of events that it was registered with
+	suspect   bool              // something said that the handle may be dead
+	silent    bool              // no call of the last fast tier had an answer
+	seen      uint64            // see sample.seen
 	last      [metric.Tiers]time.Time
 	paces     [metric.Tiers]pace
 	bands     bands.GPU
