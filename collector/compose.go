@@ -25,7 +25,7 @@ type composer struct {
 
 func newComposer(cfg SamplerConfig) composer {
 	c := composer{node: cfg.Node, tiers: cfg.Tiers, clock: clock{log: cfg.Log}, rows: make(map[metric.Entity][]*metric.Def)}
-	for _, e := range []metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Link, metric.Process, metric.Endpoint} {
+	for _, e := range []metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Link, metric.Process, metric.Endpoint, metric.Workload} {
 		c.rows[e] = metric.Of(e)
 	}
 	return c
@@ -201,4 +201,14 @@ func (c *composer) mergeLists(s *Snapshot, inputs []input) {
 	slices.SortStableFunc(s.Endpoints, func(a, b Endpoint) int {
 		return cmp.Or(cmp.Compare(a.URL, b.URL), cmp.Compare(a.Model, b.Model))
 	})
+
+	s.Workloads = mergeEntities(inputs, c.rows[metric.Workload], workloads)
+	slices.SortStableFunc(s.Workloads, func(a, b Workload) int { return compareOwners(a.Owner, b.Owner) })
+
+	for _, in := range inputs {
+		if in.Inventory != nil && in.now.Sub(in.Inventory.At) <= 3*in.interval[metric.Inventory] {
+			s.Inventory = in.Inventory
+		}
+	}
+	own(s, inputs)
 }

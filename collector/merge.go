@@ -61,6 +61,7 @@ var processes = kind[Process, processKey]{
 		over(&dst.Start, src.Start)
 		over(&dst.Name, src.Name)
 		over(&dst.Owner, src.Owner)
+		over(&dst.Container, src.Container)
 		if src.UID >= 0 {
 			dst.UID = src.UID
 		}
@@ -74,6 +75,19 @@ var endpoints = kind[Endpoint, endpointKey]{
 	over: func(dst, src *Endpoint) {
 		over(&dst.Engine, src.Engine)
 		overList(&dst.GPUs, src.GPUs)
+	},
+}
+
+var workloads = kind[Workload, Owner]{
+	list:     func(p *Part) []Workload { return p.Workloads },
+	key:      func(w *Workload) Owner { return w.Owner },
+	readings: func(w *Workload) *Readings { return &w.Readings },
+	over: func(dst, src *Workload) {
+		over(&dst.CostCenter, src.CostCenter)
+		over(&dst.Sensitivity, src.Sensitivity)
+		over(&dst.Stage, src.Stage)
+		over(&dst.Critical, src.Critical)
+		overList(&dst.Containers, src.Containers)
 	},
 }
 

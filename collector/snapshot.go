@@ -32,6 +32,8 @@ type Snapshot struct {
 	Links     []Link        // NVLinks, by GPU index, then number; in the full profile only
 	Processes []Process     // one for each (process, GPU), by GPU index, then pid
 	Endpoints []Endpoint    // inference servers, by URL
+	Workloads []Workload    // what each owner runs or was given here, by owner
+	Inventory *Inventory    // what runs on the node; nil if nobody has looked
 	Events    []Event       // what happened since the snapshot before, in order of time
 	SXids     []SXidCount   // errors of the NVSwitches, by switch, code and severity
 	Sources   []SourceState // in the order of the configuration
@@ -75,7 +77,11 @@ type GPU struct {
 	Present bool    // the driver answers for it
 	Hung    bool    // a driver call on it has not returned within its limit
 	MIG     bool    // MIG mode is on
-	Owners  []Owner // who was given it or uses it, most memory first; empty if unknown
+	Owners  []Owner // who uses it, most memory first, then who was only given it; empty if unknown
+
+	// Allocations say who was given the whole GPU or a share of it. Who uses it is in
+	// the processes: the two are different facts.
+	Allocations []Allocation
 
 	Unsupported []*metric.Def          // what this GPU or driver cannot tell
 	Dropped     map[*metric.Def]uint64 // implausible values that were dropped
@@ -102,6 +108,8 @@ type Instance struct {
 	GI, CI  int
 	Profile string // 1g.10gb
 	Owners  []Owner
+
+	Allocations []Allocation
 	Readings
 }
 
@@ -124,6 +132,8 @@ type Process struct {
 	UUID  string
 	MIG   string // "GI/CI" on a MIG instance, else empty
 	Owner Owner
+	// Container names the container within the owner; untrusted, empty if unknown.
+	Container string
 	Readings
 }
 
@@ -151,6 +161,92 @@ func (o Owner) String() string {
 	return o.Kind + ":" + o.ID
 }
 
+// Attribution says whose a process is: its use of a GPU is the owner's.
+type Attribution struct {
+	PID       int
+	Start     uint64 // clock ticks after boot
+	Owner     Owner
+	Container string // name, or the first 12 digits of its id
+}
+
+// Allocation says that an owner was given a GPU, a MIG instance, or a share of one.
+type Allocation struct {
+	UUID      string // of the GPU
+	MIG       string // "GI/CI" of an instance, empty for the whole GPU
+	Owner     Owner
+	Container string
+	Resource  string // as the scheduler calls it: nvidia.com/gpu
+	Shares    int    // shares of the device that it was given; 0: all of it
+	Source    string // who said so: kubelet, slurm, sim
+}
+
+// Workload is what one owner runs on the node or was given there.
+type Workload struct {
+	Owner
+	CostCenter  string
+	Sensitivity string // class of its data, as the configuration names it
+	Stage       string // data_preparation, training, fine_tuning, evaluation, inference, notebook; empty if unknown
+	Critical    bool   // its findings are one severity higher
+	Containers  []string
+	Readings
+}
+
+// Inventory is what runs on the node, as far as it may be looked at. Every text in
+// it is untrusted.
+type Inventory struct {
+	At       time.Time // when it was taken; zero if never
+	Runtimes []Runtime // by owner, component, version
+	Images   []Image   // by owner, container
+	Datasets []Dataset // by owner, source, mount
+	APIs     []API     // by port, owner
+}
+
+// Runtime is a library that processes of an owner have loaded.
+type Runtime struct {
+	Owner     Owner  `json:"owner"`
+	Component string `json:"component"` // cuda_runtime, cudnn, nccl, cublas, tensorrt, libcuda, torch, jax, tensorflow, vllm …
+	Version   string `json:"version"`   // unknown if the library is loaded and does not tell
+	Processes int    `json:"processes"`
+}
+
+// Image is a container image in use.
+type Image struct {
+	Owner     Owner  `json:"owner"`
+	Container string `json:"container"`
+	Name      string `json:"name"`
+	Digest    string `json:"digest,omitempty"`
+}
+
+// Dataset is data that an owner has mounted.
+type Dataset struct {
+	Owner  Owner  `json:"owner"`
+	Kind   string `json:"kind"`   // claim, nfs, lustre, bucket, fuse, ceph, gpfs …
+	Source string `json:"source"` // server:/export, bucket, claim
+	Mount  string `json:"mount"`
+}
+
+// API is an address at which a process that uses a GPU listens.
+type API struct {
+	Owner    Owner  `json:"owner"`
+	Port     int    `json:"port"`
+	Scope    string `json:"scope"` // loopback, private, public, any
+	TLS      *bool  `json:"tls,omitempty"`
+	Engine   string `json:"engine,omitempty"`
+	Model    string `json:"model,omitempty"`
+	Approved *bool  `json:"approved,omitempty"` // nil without a list of approved models
+}
+
+// Account is what one owner has had of one GPU since the ledger began, in one
+// state. The ledger makes it from snapshots; it is in none.
+type Account struct {
+	GPU   int
+	UUID  string
+	Model string
+	Owner Owner
+	State string // one of metric.GPUState
+	Readings
+}
+
 // XidCount is how often an Xid code has fallen on a GPU: in a source's part since
 // the source started, in a snapshot since the node booted, as far as an agent was
 // told. There an error that several sources tell of counts once.
@@ -175,15 +271,16 @@ type EventKind string
 
 // The kinds of events.
 const (
-	XidEvent     EventKind = "xid"           // Code, UUID, PCI; Text: of the message only what the rule book reads
-	SXidEvent    EventKind = "sxid"          // Code, PCI of the NVSwitch, Fatal; Text: the link
-	FabricEvent  EventKind = "fabric"        // Text: an error that the fabric manager wrote
-	VersionEvent EventKind = "version"       // Component, From, To
-	GPUAppeared  EventKind = "gpu_appeared"  // UUID
-	GPUGone      EventKind = "gpu_gone"      // UUID
-	ChildRestart EventKind = "child_restart" // Text: the reason
-	ClocksEvent  EventKind = "clocks"        // Text: the reason
-	OwnerEvent   EventKind = "owner"         // UUID, From, To
+	XidEvent       EventKind = "xid"           // Code, UUID, PCI; Text: of the message only what the rule book reads
+	SXidEvent      EventKind = "sxid"          // Code, PCI of the NVSwitch, Fatal; Text: the link
+	FabricEvent    EventKind = "fabric"        // Text: an error that the fabric manager wrote
+	VersionEvent   EventKind = "version"       // Component, From, To
+	GPUAppeared    EventKind = "gpu_appeared"  // UUID
+	GPUGone        EventKind = "gpu_gone"      // UUID
+	ChildRestart   EventKind = "child_restart" // Text: the reason
+	ClocksEvent    EventKind = "clocks"        // Text: the reason
+	OwnerEvent     EventKind = "owner"         // UUID, From, To
+	InventoryEvent EventKind = "inventory"     // Owner; Component: image, dataset, api, or a runtime's; From, To; one of them is empty for what came or went
 )
 
 // Event is something that happened at one instant. Each is in exactly one
@@ -197,6 +294,7 @@ type Event struct {
 	Fatal     bool      `json:"fatal,omitempty"`  // the driver calls it fatal
 	Source    string    `json:"source,omitempty"` // of a fault: who told, joined by "+": nvml, kernel, fabric_manager, sim
 	Component string    `json:"component,omitempty"`
+	Owner     Owner     `json:"owner,omitzero"`
 	From      string    `json:"from,omitempty"`
 	To        string    `json:"to,omitempty"`
 	Text      string    `json:"text,omitempty"` // untrusted

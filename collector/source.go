@@ -39,7 +39,14 @@ type Part struct {
 	Links     []Link
 	Processes []Process
 	Endpoints []Endpoint
-	Events    []Event // since the part before; each is delivered once
+	Workloads []Workload
+	Inventory *Inventory // nil: the source does not tell
+	Events    []Event    // since the part before; each is delivered once
+
+	// Attributions and Allocations are joined to the processes and GPUs that other
+	// sources list. They add none: one that nobody lists is left out.
+	Attributions []Attribution
+	Allocations  []Allocation
 
 	// Log is how far a source that reads logs has read for this part; nil for
 	// other sources.
@@ -58,6 +65,7 @@ type Scheduled struct {
 func (s *Snapshot) Part() *Part {
 	return &Part{
 		Time: s.Time, Boot: s.Boot, Simulated: s.Simulated, Node: s.Node,
-		GPUs: s.GPUs, Instances: s.Instances, Links: s.Links, Processes: s.Processes, Endpoints: s.Endpoints, Events: s.Events,
+		GPUs: s.GPUs, Instances: s.Instances, Links: s.Links, Processes: s.Processes, Endpoints: s.Endpoints,
+		Workloads: s.Workloads, Inventory: s.Inventory, Events: s.Events,
 	}
 }

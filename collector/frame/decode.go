@@ -69,6 +69,16 @@ func (d *decoder) section(p *collector.Part, id uint64) {
 		p.Endpoints = records(d, maxEndpoints, d.vectors(metric.Endpoint), (*decoder).endpoint)
 	case linkSection:
 		p.Links = records(d, maxLinks, d.vectors(metric.Link), (*decoder).link)
+	case workloadSection:
+		p.Workloads = records(d, maxWorkloads, d.vectors(metric.Workload), (*decoder).workload)
+	case attributionSection:
+		p.Attributions = records(d, maxProcesses, vector{}, (*decoder).attribution)
+	case allocationSection:
+		p.Allocations = records(d, maxInstances, vector{}, (*decoder).allocation)
+	case inventorySection:
+		if i := records(d, 1, vector{}, (*decoder).inventory); len(i) > 0 {
+			p.Inventory = &i[0]
+		}
 	case eventSection:
 		p.Events = records(d, maxEvents, vector{}, (*decoder).event)
 	}
@@ -124,7 +134,8 @@ func (d *decoder) gpu(g *collector.GPU, v vector) {
 	g.Dropped = d.dropped()
 	g.Xids = list(d, func(x *collector.XidCount) { x.Code, x.Count, x.Last = d.int(), d.uvarint(), d.time() })
 	g.Readings = d.readings(v)
-	if len(d.b) == 0 {
+	g.Allocations = d.allocations()
+	if d.done() {
 		return // of a release before they came
 	}
 	g.ComputeCapability, g.CPUs, g.NUMANodes = d.str(), d.str(), d.str()
@@ -136,6 +147,7 @@ func (d *decoder) instance(i *collector.Instance, v vector) {
 	i.GI, i.CI, i.Profile = d.int(), d.int(), d.str()
 	i.Owners = d.owners()
 	i.Readings = d.readings(v)
+	i.Allocations = d.allocations()
 }
 
 func (d *decoder) link(l *collector.Link, v vector) {
@@ -148,6 +160,9 @@ func (d *decoder) process(p *collector.Process, v vector) {
 	p.GPU, p.UUID, p.MIG = d.int(), d.str(), d.str()
 	d.owner(&p.Owner)
 	p.Readings = d.readings(v)
+	if !d.done() {
+		p.Container = d.str()
+	}
 }
 
 func (d *decoder) endpoint(p *collector.Endpoint, v vector) {
@@ -159,11 +174,18 @@ func (d *decoder) endpoint(p *collector.Endpoint, v vector) {
 func (d *decoder) event(v *collector.Event, _ vector) {
 	v.Time, v.Kind, v.UUID, v.Code = d.time(), collector.EventKind(d.str()), d.str(), d.int()
 	v.Component, v.From, v.To, v.Text = d.str(), d.str(), d.str(), d.str()
-	if len(d.b) == 0 {
-		return // of a release before they came
+	if d.done() {
+		return
 	}
 	v.PCI, v.Source, v.Fatal = d.str(), d.str(), d.uvarint()&flagFatal != 0
+	if !d.done() {
+		d.owner(&v.Owner)
+	}
 }
+
+// done reports whether the record ends here: a release before the fields that
+// follow wrote it.
+func (d *decoder) done() bool { return len(d.b) == 0 }
 
 func (d *decoder) owners() []collector.Owner { return list(d, d.owner) }
 

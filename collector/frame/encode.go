@@ -36,6 +36,12 @@ func (e *encoder) part(p *collector.Part) {
 	e.section(processSection, len(p.Processes), maxProcesses, func(i int) { e.process(&p.Processes[i]) })
 	e.section(endpointSection, len(p.Endpoints), maxEndpoints, func(i int) { e.endpoint(&p.Endpoints[i]) })
 	e.section(linkSection, len(p.Links), maxLinks, func(i int) { e.link(&p.Links[i]) })
+	e.section(workloadSection, len(p.Workloads), maxWorkloads, func(i int) { e.workload(&p.Workloads[i]) })
+	e.section(attributionSection, len(p.Attributions), maxProcesses, func(i int) { e.attribution(&p.Attributions[i]) })
+	e.section(allocationSection, len(p.Allocations), maxInstances, func(i int) { e.allocation(&p.Allocations[i]) })
+	if p.Inventory != nil {
+		e.section(inventorySection, 1, 1, func(int) { e.inventory(p.Inventory) })
+	}
 	e.section(eventSection, len(p.Events), maxEvents, func(i int) { e.event(&p.Events[i]) })
 }
 
@@ -103,6 +109,7 @@ func (e *encoder) gpu(g *collector.GPU) {
 		e.time(x.Last)
 	}
 	e.readings(g.Readings, metric.GPU)
+	e.allocations(g.Allocations)
 	for _, s := range [...]string{g.ComputeCapability, g.CPUs, g.NUMANodes} {
 		e.str(s)
 	}
@@ -122,6 +129,7 @@ func (e *encoder) instance(i *collector.Instance) {
 	e.str(i.Profile)
 	e.owners(i.Owners)
 	e.readings(i.Readings, metric.Instance)
+	e.allocations(i.Allocations)
 }
 
 func (e *encoder) link(l *collector.Link) {
@@ -141,6 +149,7 @@ func (e *encoder) process(p *collector.Process) {
 	e.str(p.MIG)
 	e.owner(p.Owner)
 	e.readings(p.Readings, metric.Process)
+	e.str(p.Container)
 }
 
 func (e *encoder) endpoint(p *collector.Endpoint) {
@@ -166,6 +175,7 @@ func (e *encoder) event(v *collector.Event) {
 	e.str(v.PCI)
 	e.str(v.Source)
 	e.uvarint(bit(v.Fatal, flagFatal))
+	e.owner(v.Owner)
 }
 
 func (e *encoder) owners(owners []collector.Owner) {

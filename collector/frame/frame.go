@@ -43,6 +43,7 @@ const (
 	maxLinks     = 1 << 14
 	maxProcesses = 1 << 16
 	maxEndpoints = 1 << 12
+	maxWorkloads = 1 << 14
 	maxEvents    = 1 << 16
 	maxPerEntity = 1 << 12 // owners, Xids, rows … of one entity
 	maxElements  = 1 << 18 // of all lists of one frame together
@@ -63,6 +64,10 @@ const (
 	endpointSection
 	eventSection
 	linkSection
+	workloadSection
+	attributionSection
+	allocationSection
+	inventorySection
 )
 
 // The bits of the flags of a GPU, a part and an event.
@@ -73,6 +78,14 @@ const (
 
 	flagSimulated = 1
 	flagFatal     = 1
+	flagCritical  = 1
+)
+
+// The forms of what is yes, no or unknown.
+const (
+	answerUnknown = iota
+	answerNo
+	answerYes
 )
 
 // The forms of a time.
@@ -85,7 +98,7 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // vectors are the entities of a part that have readings.
-var vectors = [...]metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Process, metric.Endpoint, metric.Link}
+var vectors = [...]metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Process, metric.Endpoint, metric.Link, metric.Workload}
 
 // CorruptError is what Reader returns for bytes that cannot be a frame.
 type CorruptError struct {

@@ -72,6 +72,8 @@ func readAll(b []byte) ([]*collector.Part, error) {
 func fullPart() *collector.Part {
 	rng := rand.New(rand.NewPCG(1, 2))
 	owner := collector.Owner{Kind: "pod", ID: "ml/train-0", Team: "nlp"}
+	yes, no := true, false
+	given := collector.Allocation{UUID: "GPU-3", MIG: "7/1", Owner: owner, Container: "main", Resource: "nvidia.com/gpu", Shares: 2, Source: "kubelet"}
 	return &collector.Part{
 		Time:      noon,
 		Boot:      noon.Add(-72 * time.Hour),
@@ -83,21 +85,36 @@ func fullPart() *collector.Part {
 		},
 		GPUs: []collector.GPU{{
 			Index: 3, UUID: "GPU-3", Model: "NVIDIA H200", PCIBusID: "00000000:3B:00.0", Serial: "165", VBIOS: "96.00", Architecture: "hopper",
+			ComputeCapability: "9.0", CPUs: "0-31,64-95", NUMANodes: "1",
 			Present: true, Hung: true, MIG: true,
 			Owners:      []collector.Owner{owner, {Kind: "user", ID: "1000"}},
 			Unsupported: []*metric.Def{metric.FanSpeed, metric.XidErrors},
 			Dropped:     map[*metric.Def]uint64{metric.Temperature: 2, metric.PowerDraw: 9},
 			Xids:        []collector.XidCount{{Code: 79, Count: 1, Last: noon.Add(-time.Minute)}},
 			Readings:    readings(rng, metric.GPU),
+			Allocations: []collector.Allocation{given, {UUID: "GPU-3"}},
+			Paths:       []collector.Path{{UUID: "GPU-4", Level: "node"}},
 		}, {UUID: "GPU-4"}},
 		Instances: []collector.Instance{{GPU: 3, UUID: "GPU-3", MIGUUID: "MIG-1", GI: 7, CI: 1, Profile: "1g.18gb",
-			Owners: []collector.Owner{owner}, Readings: readings(rng, metric.Instance)}},
+			Owners: []collector.Owner{owner}, Allocations: []collector.Allocation{given}, Readings: readings(rng, metric.Instance)}},
 		Processes: []collector.Process{{PID: 4711, Start: 1 << 40, Name: "python\xff\n", UID: -1, GPU: 3, UUID: "GPU-3", MIG: "7/1",
-			Owner: owner, Readings: readings(rng, metric.Process)}},
+			Owner: owner, Container: "main", Readings: readings(rng, metric.Process)}},
 		Endpoints: []collector.Endpoint{{URL: "http://127.0.0.1:8000/metrics", Engine: "vllm", Model: "llama", GPUs: []string{"GPU-3"},
 			Readings: readings(rng, metric.Endpoint)}},
 		Events: []collector.Event{{Time: noon.Add(time.Second), Kind: collector.XidEvent, UUID: "GPU-3", Code: -79,
-			Component: "driver", From: "a", To: "b", Text: "fallen off the bus"}},
+			Component: "driver", Owner: owner, From: "a", To: "b", Text: "fallen off the bus"}},
+		Workloads: []collector.Workload{{Owner: owner, CostCenter: "4711", Sensitivity: "secret", Stage: "training", Critical: true,
+			Containers: []string{"main", "side"}, Readings: readings(rng, metric.Workload)}, {}},
+		Attributions: []collector.Attribution{{PID: 4711, Start: 1 << 40, Owner: owner, Container: "main"}},
+		Allocations:  []collector.Allocation{given},
+		Inventory: &collector.Inventory{
+			At:       noon.Add(-time.Minute),
+			Runtimes: []collector.Runtime{{Owner: owner, Component: "torch", Version: "2.9.1", Processes: 8}},
+			Images:   []collector.Image{{Owner: owner, Container: "main", Name: "trainer:7", Digest: "sha256:ab"}},
+			Datasets: []collector.Dataset{{Owner: owner, Kind: "nfs", Source: "nas:/imagenet", Mount: "/data"}},
+			APIs: []collector.API{{Owner: owner, Port: 8000, Scope: "any", TLS: &no, Engine: "vllm", Model: "llama", Approved: &yes},
+				{Port: 9000, Scope: "loopback"}},
+		},
 	}
 }
 
@@ -132,14 +149,21 @@ func randomPart(rng *rand.Rand) *collector.Part {
 	}
 	for range rng.IntN(6) {
 		p.Processes = append(p.Processes, collector.Process{PID: g.int(), Start: rng.Uint64(), Name: g.text(), UID: g.int(), GPU: g.int(),
-			UUID: g.text(), MIG: g.text(), Owner: g.owner(), Readings: g.readings(metric.Process)})
+			UUID: g.text(), MIG: g.text(), Owner: g.owner(), Container: g.text(), Readings: g.readings(metric.Process)})
+	}
+	for range rng.IntN(3) {
+		p.Workloads = append(p.Workloads, collector.Workload{Owner: g.owner(), CostCenter: g.text(), Sensitivity: g.text(), Stage: g.text(),
+			Critical: g.bool(), Readings: g.readings(metric.Workload)})
+		p.Attributions = append(p.Attributions, collector.Attribution{PID: g.int(), Start: rng.Uint64(), Owner: g.owner(), Container: g.text()})
+		p.Allocations = append(p.Allocations, collector.Allocation{UUID: g.text(), MIG: g.text(), Owner: g.owner(), Container: g.text(),
+			Resource: g.text(), Shares: g.int(), Source: g.text()})
 	}
 	for range rng.IntN(3) {
 		p.Endpoints = append(p.Endpoints, collector.Endpoint{URL: g.text(), Engine: g.text(), Model: g.text(), Readings: g.readings(metric.Endpoint)})
 	}
 	for range rng.IntN(4) {
 		p.Events = append(p.Events, collector.Event{Time: g.time(), Kind: collector.EventKind(g.text()), UUID: g.text(), Code: g.int(),
-			Component: g.text(), From: g.text(), To: g.text(), Text: g.text(), PCI: g.text(), Source: g.text(), Fatal: g.bool()})
+			Component: g.text(), From: g.text(), To: g.text(), Text: g.text(), PCI: g.text(), Source: g.text(), Fatal: g.bool(), Owner: g.owner()})
 	}
 	return p
 }

@@ -44,6 +44,8 @@ const (
 	Endpoint // an inference server as seen through its metrics page
 	Xid      // one Xid code on one GPU
 	Link     // one NVLink of a GPU; sampled in the full profile only
+	Workload // what one owner runs on the node
+	Account  // what one owner has had of one GPU, in one state
 	Source   // a source of samples
 	Agent    // gpuvigil itself
 	Finding  // what the detectors say
@@ -58,12 +60,14 @@ var entityLabels = [entities][]string{
 	Endpoint: {"endpoint", "engine", "model"},
 	Xid:      {"gpu", "uuid", "xid"},
 	Link:     {"gpu", "uuid", "link"},
+	Workload: {"owner_kind", "owner", "team"},
+	Account:  {"gpu", "uuid", "owner_kind", "owner", "team", "state"},
 	Source:   {"source"},
 	Agent:    {},
 	Finding:  {"rule", "severity", "subject", "cause"},
 }
 
-var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "xid", "link", "source", "agent", "finding"}
+var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "xid", "link", "workload", "account", "source", "agent", "finding"}
 
 // String returns the entity's name in lower case.
 func (e Entity) String() string { return entityNames[e] }

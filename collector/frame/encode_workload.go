@@ -1,0 +1,90 @@
+package frame
+
+import (
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+)
+
+func (e *encoder) workload(w *collector.Workload) {
+	e.owner(w.Owner)
+	e.str(w.CostCenter)
+	e.str(w.Sensitivity)
+	e.str(w.Stage)
+	e.uvarint(bit(w.Critical, flagCritical))
+	e.list(len(w.Containers))
+	for _, c := range w.Containers {
+		e.str(c)
+	}
+	e.readings(w.Readings, metric.Workload)
+}
+
+func (e *encoder) attribution(a *collector.Attribution) {
+	e.varint(int64(a.PID))
+	e.uvarint(a.Start)
+	e.owner(a.Owner)
+	e.str(a.Container)
+}
+
+func (e *encoder) allocations(list []collector.Allocation) {
+	e.list(len(list))
+	for i := range list {
+		e.allocation(&list[i])
+	}
+}
+
+func (e *encoder) allocation(a *collector.Allocation) {
+	e.str(a.UUID)
+	e.str(a.MIG)
+	e.owner(a.Owner)
+	e.str(a.Container)
+	e.str(a.Resource)
+	e.varint(int64(a.Shares))
+	e.str(a.Source)
+}
+
+func (e *encoder) inventory(i *collector.Inventory) {
+	e.time(i.At)
+	e.list(len(i.Runtimes))
+	for _, r := range i.Runtimes {
+		e.owner(r.Owner)
+		e.str(r.Component)
+		e.str(r.Version)
+		e.varint(int64(r.Processes))
+	}
+	e.list(len(i.Images))
+	for _, m := range i.Images {
+		e.owner(m.Owner)
+		e.str(m.Container)
+		e.str(m.Name)
+		e.str(m.Digest)
+	}
+	e.list(len(i.Datasets))
+	for _, s := range i.Datasets {
+		e.owner(s.Owner)
+		e.str(s.Kind)
+		e.str(s.Source)
+		e.str(s.Mount)
+	}
+	e.list(len(i.APIs))
+	for _, a := range i.APIs {
+		e.owner(a.Owner)
+		e.varint(int64(a.Port))
+		e.str(a.Scope)
+		e.answer(a.TLS)
+		e.str(a.Engine)
+		e.str(a.Model)
+		e.answer(a.Approved)
+	}
+}
+
+// answer writes yes, no or unknown.
+func (e *encoder) answer(b *bool) {
+	switch {
+	case b == nil:
+		e.uvarint(answerUnknown)
+	case *b:
+		e.uvarint(answerYes)
+	default:
+		e.uvarint(answerNo)
+	}
+}
