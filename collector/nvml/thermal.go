@@ -34,8 +34,8 @@ func thermalCalls() []call {
 	return calls
 }
 
-// temperatureCall asks drivers before R555, and those that refuse, the older
-// question.
+// temperatureCall asks drivers that lack the newer question, or refuse it, the older
+// one.
 func temperatureCall() call {
 	older := one("nvmlDeviceGetTemperature", metric.Temperature, func(d device) (uint32, nvml.Return) {
 		return d.GetTemperature(nvml.TEMPERATURE_GPU)

@@ -36,7 +36,7 @@ var (
 		Help: "Power draw at this instant. The sensor of A100 and H100 sees a quarter of the time: prefer energy for means."})
 	EDPPMultiplier = row(Def{Entity: GPU, Tier: Inventory, Max: 10, Detail: true, Name: "vigil_gpu_edpp_multiplier_ratio",
 		NVML: "field/274", Raw: "%", Scale: percent,
-		Help: "Peak of power for a short time (EDPp) that the board is set to allow, as a multiple of its usual one. From R590 on."})
+		Help: "Peak of power for a short time (EDPp) that the board is set to allow, as a multiple of its usual one."})
 	Energy = row(Def{Entity: GPU, Kind: Counter, Tier: Fast, Name: "vigil_gpu_energy_joules_total",
 		NVML: "nvmlDeviceGetTotalEnergyConsumption", Raw: "mJ", Scale: milli,
 		DCGM: renamed(Counter, 0, 1e3, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL"),
