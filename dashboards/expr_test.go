@@ -51,6 +51,8 @@ var undrawn = map[*metric.Def]string{
 	metric.VGPULicensed:          "a setting",
 	metric.FabricHealth:          "the state is drawn",
 	metric.ConfidentialComputing: "a setting",
+	metric.NVMLHostPIDs:          "a setting",
+	metric.PCIGPUs:               "does not change while the node runs; gpuvigil health compares it with the GPUs of the driver, which are drawn",
 }
 
 func expressions(t *testing.T, d Dashboard) []Expression {

@@ -106,6 +106,9 @@ func newChurning(t *testing.T) *churning {
 			t.Fatal(err)
 		}
 	}
+	if err := simfake.WriteHost(n.procfs); err != nil {
+		t.Fatal(err)
+	}
 	n.begin(firstPID, soakGPUs*perGPU)
 	return n
 }

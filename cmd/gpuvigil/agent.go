@@ -151,6 +151,9 @@ func (f *agentFlags) load(host func() (string, error)) (*config.Config, error) {
 	if f.procfs != "" {
 		cfg.Host.ProcFS = f.procfs
 	}
+	if f.sysfs != "" {
+		cfg.Host.SysFS = f.sysfs
+	}
 	if cfg.Host.ProcFS, err = filepath.Abs(cfg.Host.ProcFS); err != nil {
 		return nil, fmt.Errorf("find procfs: %w", err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,11 +38,16 @@ func addDoctor(app *kingpin.Application) (string, command) {
 	cmd := app.Command("doctor", "Say what works on this node, what does not, and what to do about it. Exits 1 if something needed is broken.")
 	file := cmd.Flag("config.file", "Configuration file.").String()
 	library := cmd.Flag("nvml.library-path", "Path of libnvidia-ml.so.1.").String()
+	procfs := cmd.Flag("path.procfs", "Where the host's /proc is.").String()
+	sysfs := cmd.Flag("path.sysfs", "Where the host's /sys is.").String()
 	state := addStateDir(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		c, diagnoses := doctorConfig(*file)
+		c.Host.ProcFS, c.Host.SysFS = cmp.Or(*procfs, c.Host.ProcFS), cmp.Or(*sysfs, c.Host.SysFS)
 		diagnoses = append(diagnoses, doctorState(*state))
-		diagnoses = append(diagnoses, doctorNVML(ctx, *library, c)...)
+		driver := doctorNVML(ctx, *library, c)
+		diagnoses = append(diagnoses, driver...)
+		diagnoses = append(diagnoses, doctorBus(c.Host.SysFS, len(driver)-1))
 		diagnoses = append(diagnoses, doctorHost(c)...)
 		diagnoses = append(diagnoses, doctorTiers(c)...)
 		diagnoses = append(diagnoses, doctorSlack(ctx, c)...)
@@ -181,29 +187,6 @@ func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnos
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	return lines[len(lines)-1]
-}
-
-// initialPIDNamespace is the inode number that the kernel gives the first pid
-// namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).
-const initialPIDNamespace = "pid:[4026531836]"
-
-func doctorHost(c *config.Config) []diagnosis {
-	stat := diagnosis{what: "host (" + c.Host.ProcFS + ")", needed: true, advice: "mount the host's /proc and name it with --path.procfs"}
-	if _, err := os.ReadFile(filepath.Join(c.Host.ProcFS, "stat")); err != nil {
-		stat.found = err.Error()
-	} else {
-		stat.ok, stat.found, stat.advice = true, "CPU, memory, disk and network are readable", ""
-	}
-	psi := diagnosis{what: "pressure stall information", found: "readable", ok: true}
-	if _, err := os.ReadFile(filepath.Join(c.Host.ProcFS, "pressure", "cpu")); err != nil {
-		psi.ok, psi.found, psi.advice = false, err.Error(), "boot with psi=1 to see how long tasks wait for CPU, memory and I/O"
-	}
-	pids := diagnosis{what: "process names", ok: true, found: "this is the host's pid namespace"}
-	if ns, err := os.Readlink("/proc/self/ns/pid"); err != nil || ns != initialPIDNamespace {
-		pids.ok, pids.found = false, "this is a pid namespace of its own: the driver's pids mean nothing here"
-		pids.advice = "run with hostPID: true, or mount the host's /proc and give --path.procfs"
-	}
-	return []diagnosis{stat, psi, pids}
 }
 
 // doctorTiers says what each tier of privilege would add. The base tier is the

@@ -137,6 +137,11 @@ func (d *decoder) gpu(g *collector.GPU, v vector) {
 	g.Readings = d.readings(v)
 	g.Allocations = d.allocations()
 	g.Distributions = d.distributions()
+	if d.done() {
+		return // of a release before they came
+	}
+	g.ComputeCapability, g.CPUs, g.NUMANodes = d.str(), d.str(), d.str()
+	g.Paths = list(d, func(p *collector.Path) { p.UUID, p.Level = d.str(), d.str() })
 }
 
 func (d *decoder) instance(i *collector.Instance, v vector) {

@@ -111,6 +111,14 @@ func (e *encoder) gpu(g *collector.GPU) {
 	e.readings(g.Readings, metric.GPU)
 	e.allocations(g.Allocations)
 	e.distributions(g.Distributions)
+	for _, s := range [...]string{g.ComputeCapability, g.CPUs, g.NUMANodes} {
+		e.str(s)
+	}
+	e.list(len(g.Paths))
+	for _, p := range g.Paths {
+		e.str(p.UUID)
+		e.str(p.Level)
+	}
 }
 
 func (e *encoder) distributions(list []collector.Distribution) {

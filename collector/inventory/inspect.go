@@ -174,8 +174,6 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, errGone):
 		return "gone"
-	case errors.Is(err, errNoOpenat2):
-		return "no_openat2"
 	case errors.Is(err, errHung):
 		return "hung"
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):

@@ -45,8 +45,7 @@ var components = []component{
 	{"container_toolkit", []string{"/usr/bin/nvidia-container-runtime", "/usr/local/nvidia/toolkit/nvidia-container-runtime.real"},
 		packages(`nvidia-container-toolkit`, `nvidia-container-toolkit-base`)},
 	{"fabric_manager", nil, packages(`nvidia-fabricmanager(?:-[0-9]+)?`)},
-	{"doca", nil, packages(`doca-runtime`, `doca-ofed`, `doca-host`)},
-	{"ofed", nil, packages(`ofed-scripts`, `mlnx-ofed-kernel-utils`)},
+	{"ofed", nil, packages(`ofed-scripts`, `mlnx-ofed-kernel-utils`, `doca-ofed`, `doca-runtime`)},
 }
 
 // stamp tells whether a file is still what it was.
@@ -96,7 +95,6 @@ func (n *nodeReader) versions(node *root) ([]collector.Version, error) {
 		}
 	}
 	found["bios"] = n.attribute("class/dmi/id/bios_version")
-	found["bmc"] = n.attributes("devices/platform/ipmi_bmc.*/firmware_revision")
 	found["hca_firmware"] = n.attributes("class/infiniband/*/fw_ver")
 	if v := n.attribute("module/mlx5_core/version"); v != "" && v != inbox {
 		found["ofed"] = v // what is loaded, not what was installed

@@ -42,7 +42,7 @@ Package: ofed-scripts
 Status: install ok installed
 Version: 24.10.OFED.24.10.1.1.4-1
 
-Package: doca-host
+Package: doca-ofed
 Status: install ok installed
 Version: <b>2.9.1</b>
 `
@@ -65,18 +65,16 @@ func TestNodeComponents(t *testing.T) {
 	r, dir := within(t, map[string]string{"var/lib/dpkg/status": dpkg, "usr/bin/kubelet": "no program"})
 	sys := t.TempDir()
 	put(t, sys, map[string]string{
-		"class/dmi/id/bios_version":                       "2.22.2\n",
-		"class/infiniband/mlx5_0/fw_ver":                  "28.43.1014\n",
-		"class/infiniband/mlx5_1/fw_ver":                  "28.43.1014\n",
-		"class/infiniband/mlx5_2/fw_ver":                  "28.41.1000\n",
-		"module/mlx5_core/version":                        "24.10-1.1.4\n",
-		"devices/platform/ipmi_bmc.0/firmware_revision":   "7.10\n",
-		"devices/platform/ipmi_bmc.1/additional_firmware": "x\n",
+		"class/dmi/id/bios_version":      "2.22.2\n",
+		"class/infiniband/mlx5_0/fw_ver": "28.43.1014\n",
+		"class/infiniband/mlx5_1/fw_ver": "28.43.1014\n",
+		"class/infiniband/mlx5_2/fw_ver": "28.41.1000\n",
+		"module/mlx5_core/version":       "24.10-1.1.4\n",
 	})
 	n := newNodeReader(sys)
 	want := map[string]string{
 		"containerd": "1.7.27", "docker": "28.3.3", "fabric_manager": "570.124.06", "container_toolkit": "1.17.8", "ofed": "24.10-1.1.4",
-		"bios": "2.22.2", "bmc": "7.10", "hca_firmware": "28.41.1000, 28.43.1014",
+		"bios": "2.22.2", "hca_firmware": "28.41.1000, 28.43.1014",
 	}
 	if diff := cmp.Diff(want, versionsOf(t, n, r)); diff != "" {
 		t.Errorf("the node's components (-want +told):\n%s", diff)

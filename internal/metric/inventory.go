@@ -2,9 +2,9 @@ package metric
 
 // UnreadReason is why not all of a process could be read: it had ended; it is
 // another user's, or its files are, and the right to look was not given; its files
-// did not answer; it has mapped more than is read; the kernel has no openat2,
-// without which nobody looks into a foreign root directory; or something else.
-var UnreadReason = &Dimension{Label: "reason", Values: []string{"gone", "forbidden", "hung", "cut_off", "no_openat2", "failed"}}
+// did not answer; it has mapped more than is read; or something else, such as a
+// kernel without openat2.
+var UnreadReason = &Dimension{Label: "reason", Values: []string{"gone", "forbidden", "hung", "cut_off", "failed"}}
 
 // Rows of what runs on the node. The first four have a series for each thing, up to
 // a limit.

@@ -57,6 +57,9 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 	now := soon()
 	s := &collector.Snapshot{Time: now, Node: collector.Node{Name: "gpu-117", Readings: everything(metric.Node, nil, nil)}}
 	for _, v := range metric.VersionParts.Values {
+		if v == "docker" || v == "crio" {
+			continue // containerd runs the containers
+		}
 		s.Node.Versions = append(s.Node.Versions, collector.Version{Component: v, Value: "1"})
 	}
 	for _, name := range []string{"nvml", "host", "inference"} {
@@ -74,6 +77,9 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 			}
 		}
 		s.GPUs = append(s.GPUs, g)
+		if i < 7 {
+			s.GPUs[i].Paths = []collector.Path{{UUID: h100(i+1, now).UUID, Level: "system"}}
+		}
 		for n := range 18 {
 			s.Links = append(s.Links, collector.Link{GPU: i, UUID: g.UUID, Number: n, Readings: everything(metric.Link, nil, nil)})
 		}
@@ -82,14 +88,13 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 	return &world{snap: s}
 }
 
-// busyNode is the inventory of eight owners. What they have loaded is not in it: by
-// default nobody looks.
+// busyNode is the inventory of eight owners without privileges: what they have
+// loaded and from which images takes some.
 func busyNode() *collector.Inventory {
-	i := &collector.Inventory{}
+	i := &collector.Inventory{Datasets: []collector.Dataset{{Kind: "lustre"}, {Kind: "nfs"}}}
 	for n := range 8 {
 		o := collector.Owner{Kind: "pod", ID: fmt.Sprintf("a/b-%d", n)}
-		i.Images = append(i.Images, collector.Image{Owner: o, Name: "image"})
-		i.Datasets = append(i.Datasets, collector.Dataset{Owner: o, Kind: "claim"}, collector.Dataset{Owner: o, Kind: "nfs"})
+		i.Datasets = append(i.Datasets, collector.Dataset{Owner: o, Kind: "claim"})
 		i.APIs = append(i.APIs, collector.API{Owner: o, Port: 8000})
 	}
 	return i

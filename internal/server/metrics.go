@@ -148,7 +148,13 @@ func (e *exposition) gpus(s *collector.Snapshot) {
 		if t == nil {
 			continue
 		}
-		e.one(metric.GPUInfo, 1, index, g.UUID, g.Model, g.PCIBusID, g.Serial, g.VBIOS, g.Architecture)
+		e.one(metric.GPUInfo, 1, index, g.UUID, g.Model, g.PCIBusID, g.Serial, g.VBIOS, g.Architecture,
+			g.ComputeCapability, g.CPUs, g.NUMANodes)
+		if e.shows(metric.GPUTopology) {
+			for _, p := range g.Paths {
+				e.one(metric.GPUTopology, 1, index, g.UUID, p.UUID, p.Level)
+			}
+		}
 		e.add(metric.GPUPresent, &t.labels, number(g.Present))
 		e.add(metric.GPUHung, &t.labels, number(g.Hung))
 		if at := g.SampledAt(metric.Fast); !at.IsZero() {

@@ -16,7 +16,8 @@ var unsupported = []*metric.Def{
 	metric.FanSpeed, metric.EncoderSessions, metric.EncoderFrames, metric.EncoderLatency,
 	metric.RetiredPages, metric.RetiredPending, metric.RemapInactive, metric.BankRemapPending, metric.RepairPending,
 	metric.NVLink5Errors, metric.NVLink5Drops, metric.NVLinkBER, metric.NVLinkFEC, metric.C2CLinks, metric.C2CErrors,
-	metric.NUMANode, metric.VGPULicensed, metric.VGPUs,
+	metric.C2CMode, metric.CaptureSessions, metric.CaptureFrames, metric.CaptureLatency, metric.ProtectedCapacity, metric.ProtectedUsed,
+	metric.EDPPMultiplier, metric.NUMANode, metric.VGPULicensed, metric.VGPUs,
 }
 
 // observe samples the tiers whose time has come.
