@@ -13,7 +13,7 @@ var WorkloadFact = []string{"block", "network", "remotes", "network_file", "gpu"
 // CaveatReason is why a fact of a workload is absent or not the whole of it.
 var CaveatReason = []string{
 	"no_cgroup", "shared_cgroup", "no_controller", "processes_only", "network_file_systems",
-	"host_network", "shared_network", "not_enabled", "host_mounts", "shared_mounts", "shared_gpu", "denied", "too_large", "unreadable",
+	"host_network", "shared_network", "not_enabled", "host_mounts", "shared_mounts", "shared_gpu", "denied", "malformed", "too_large", "unreadable",
 }
 
 // floor is what all counters of a workload have in common.
