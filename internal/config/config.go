@@ -34,6 +34,7 @@ type Config struct {
 	NVML      NVML              `yaml:"nvml"`
 	Host      Host              `yaml:"host"`
 	Inference Inference         `yaml:"inference"`
+	Movement  Movement          `yaml:"movement"`
 	Detect    Detect            `yaml:"detect"`
 	Rules     map[rules.ID]Rule `yaml:"rules"`
 	Links     Links             `yaml:"links"`
@@ -167,6 +168,7 @@ func Default() *Config {
 		},
 		Host:      Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
 		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
+		Movement:  defaultMovement(),
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),
 			IdleAfter:         Duration(30 * time.Minute),

@@ -27,6 +27,7 @@ func TestExampleChangesNothing(t *testing.T) {
 		{"sampling", got.Sampling, want.Sampling},
 		{"nvml", got.NVML, want.NVML},
 		{"host", got.Host, want.Host},
+		{"movement", got.Movement, want.Movement},
 		{"detect", got.Detect, want.Detect},
 		{"inference.interval", got.Inference.Interval, want.Inference.Interval},
 		{"inference.timeout", got.Inference.Timeout, want.Inference.Timeout},

@@ -60,6 +60,8 @@ func (s *Server) fill(e *exposition, now time.Time) {
 			e.links(snap)
 			e.endpoints(snap)
 			e.sxids(snap)
+			e.workloads(snap)
+			e.interfaces(snap)
 		}
 	}
 	if view != nil {
