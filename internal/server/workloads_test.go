@@ -27,7 +27,9 @@ func crowd(w *world, owners, ports int) *world {
 	return w
 }
 
-func busyNode(owners, ports int) *world { return crowd(fullNode(notOnHopper, byLocation), owners, ports) }
+func busyNode(owners, ports int) *world {
+	return crowd(fullNode(notOnHopper, byLocation), owners, ports)
+}
 
 // seriesOf returns how many series have a name that begins so.
 func seriesOf(t *testing.T, w *world, prefix string) (n int) {

@@ -16,7 +16,9 @@ const (
 	portSpeed       = 50e9 // bytes per second
 	portShare       = 0.05 // of the NVLink traffic that also goes to other nodes
 	portQuiet       = 2e4  // bytes per second of a port that nobody uses
-	wire            = 4    // bytes of the words that a port counts
+	homeRead        = 2e5  // bytes per second that a notebook reads from its home, which is on NFS
+	homeWritten     = 3e4
+	wire            = 4 // bytes of the words that a port counts
 )
 
 // movement is what a workload has moved and used since it was first on the node.
@@ -26,11 +28,13 @@ type movement struct {
 	nvlink         float64
 	cpu, throttled float64
 	waiting        [3]float64
+	up             float64 // seconds
 }
 
 // move adds a second's work.
 func (w *workload) move(ask hostWork) {
 	m := &w.moved
+	m.up += bit(w.up)
 	m.block[0] += math.Round(ask.read)
 	m.block[1] += math.Round(ask.write)
 	m.network[0] += math.Round(ask.rx)
@@ -81,6 +85,9 @@ func (s *Sim) observeMovement() {
 			setAll(r, metric.WorkloadRemotes, two[:])
 			r.Set(metric.WorkloadCPULimit, w.cpuLimit())
 			r.Set(metric.WorkloadMemoryLimit, n*memoryPerGPU)
+		}
+		if w.Kind == Notebook {
+			setAll(r, metric.WorkloadNetworkFileBytes, []float64{homeRead * m.up, homeWritten * m.up})
 		}
 		setAll(r, metric.WorkloadPCIeBytes, m.pcie[:])
 		setAll(r, metric.WorkloadNVLinkBytes, []float64{m.nvlink, m.nvlink})
