@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"gpuvigil/collector"
@@ -174,15 +176,15 @@ func TestThisProcess(t *testing.T) {
 	if w.Readings.Vector() == nil {
 		t.Fatal("nothing is told of a process that is there")
 	}
+	inHost := slices.Contains(w.Caveats, collector.Caveat{Fact: "network", Reason: "host_network"})
+	if inHost == w.Has(metric.WorkloadNetworkBytes) {
+		t.Errorf("in the host's network %v, and yet a network of its own: %v", inHost, w.Has(metric.WorkloadNetworkBytes))
+	}
+	// Who may look at both namespaces knows the answer.
 	host, err := os.Readlink("/proc/1/ns/net")
 	own, ownErr := os.Readlink("/proc/self/ns/net")
-	if err != nil || ownErr != nil {
-		t.Skipf("this user may not see the namespace of process 1: %v", err)
-	}
-	if host == own {
-		n.says(w, "network", "host_network")
-	} else {
-		n.is(w, metric.WorkloadNetworkBytes, 0, 0)
+	if err == nil && ownErr == nil && inHost != (host == own) {
+		t.Errorf("in the host's network %v; the namespaces are %s and %s", inHost, host, own)
 	}
 }
 
@@ -421,5 +423,60 @@ func TestNothingToLookAt(t *testing.T) {
 	n.uses(2, 0, pod, "GPU-a")
 	if _, err := n.source.Sample(ctx); err == nil {
 		t.Error("a look goes on after its deadline")
+	}
+}
+
+// A process in a network namespace of its own is told apart from the host by the real
+// kernel, without the right to look at its ns/net.
+func TestRealNamespace(t *testing.T) {
+	child := exec.Command("sleep", "60")
+	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := child.Start(); err != nil {
+		t.Skipf("this user may not make a network namespace: %v", err)
+	}
+	defer func() {
+		if err := child.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		child.Wait() // was killed
+	}()
+	n := newNode(t)
+	n.cfg.ProcFS = "/proc"
+	n.uses(child.Process.Pid, 0, pod, "GPU-a")
+	w := n.sample()[pod.String()]
+	n.is(w, metric.WorkloadNetworkBytes, 0, 0)
+	n.is(w, metric.WorkloadRemotes, 0, 0)
+	for _, c := range w.Caveats {
+		if c.Fact == "network" {
+			t.Errorf("a namespace of its own is told to be %s", c.Reason)
+		}
+	}
+}
+
+// BenchmarkSample looks at 32 pods with four processes each.
+func BenchmarkSample(b *testing.B) {
+	n := newNode(b)
+	for i := range 32 {
+		dir := strings.Replace(podPath, "00000000000a", fmt.Sprintf("%012d", i), 1)
+		n.group(dir)
+		for j := range 4 {
+			pid := 100 + 4*i + j
+			n.process(pid, 7, "0::"+dir+container+"\n", hostDev)
+			n.uses(pid, 7, collector.Owner{Kind: "pod", ID: fmt.Sprintf("a/%d", i)}, "GPU-a")
+			if j > 0 {
+				n.joins(pid, 100+4*i)
+			}
+		}
+	}
+	source, err := New(n.cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer source.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if part, err := source.Sample(b.Context()); err != nil || len(part.Workloads) != 32 {
+			b.Fatalf("%d owners, %v", len(part.Workloads), err)
+		}
 	}
 }

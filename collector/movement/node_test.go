@@ -18,7 +18,7 @@ import (
 // node is a made-up machine: files of /proc and /sys, and the snapshot that says what
 // runs on its GPUs.
 type node struct {
-	t         *testing.T
+	t         testing.TB
 	proc, sys string
 	snap      *collector.Snapshot
 	cfg       Config
@@ -27,7 +27,7 @@ type node struct {
 
 const hostDev = "Inter-|   Receive\n face |bytes\n    lo: 5 0 0 0 0 0 0 0 5 0 0 0 0 0 0 0\n  eth0: 900 0 0 0 0 0 0 0 900 0 0 0 0 0 0 0\n"
 
-func newNode(t *testing.T) *node {
+func newNode(t testing.TB) *node {
 	t.Helper()
 	n := &node{t: t, proc: t.TempDir(), sys: t.TempDir(), snap: &collector.Snapshot{}}
 	n.file("proc/self/stat", "")
@@ -155,7 +155,7 @@ func (n *node) group(dir string) {
 	n.file("sys/fs/cgroup"+dir+"/memory.stat", "anon 1000\nfile 99999\nshmem 200\n")
 }
 
-func recorded(t *testing.T, name string) string {
+func recorded(t testing.TB, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {

@@ -16,8 +16,8 @@ var CaveatReason = []string{
 	"host_network", "shared_network", "not_enabled", "host_mounts", "shared_mounts", "shared_gpu", "denied", "malformed", "too_large", "unreadable",
 }
 
-// floor is what all counters of a workload have in common.
-const floor = " It begins at 0 when the agent first sees the owner and never falls; what moved before that, or between the last look and a restart, is not in it."
+// floor is what all counters of a workload have in common; docs/movement.md says more.
+const floor = " A floor, from 0 when the agent first sees the owner."
 
 // Rows of what an owner's processes on the node move and use.
 var (
