@@ -87,6 +87,7 @@ func (s *Sim) observeMovement() {
 			r.Set(metric.WorkloadMemoryLimit, n*memoryPerGPU)
 		}
 		if w.Kind == Notebook {
+			out.Caveats = append(out.Caveats, collector.Caveat{Fact: "block", Reason: "network_file_systems"})
 			setAll(r, metric.WorkloadNetworkFileBytes, []float64{homeRead * m.up, homeWritten * m.up})
 		}
 		setAll(r, metric.WorkloadPCIeBytes, m.pcie[:])
