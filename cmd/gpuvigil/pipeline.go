@@ -19,6 +19,7 @@ import (
 	"gpuvigil/collector/inference"
 	"gpuvigil/collector/inventory"
 	"gpuvigil/collector/kernellog"
+	"gpuvigil/collector/movement"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/metric"
@@ -32,9 +33,10 @@ type pipeline struct {
 	cfg       *config.Config
 	log       *slog.Logger
 	demo      *demo
-	driver    *child.Config     // of the child that talks to NVML; nil without NVML
-	logs      *kernellog.Source // nil in a demo
-	inventory *inventory.Source // nil in a demo
+	driver    *child.Config      // of the child that talks to NVML; nil without NVML
+	logs      *kernellog.Source  // nil in a demo
+	movement  *movement.Movement // nil in a demo, and where it is off
+	inventory *inventory.Source  // nil in a demo
 	sampler   *collector.Sampler
 	engine    *detect.Engine
 	receivers []alerting.Receiver
@@ -110,6 +112,9 @@ func (p *pipeline) inherit(old *pipeline) error {
 	if s := old.sampler.Latest(); s != nil {
 		p.know(old.known(s))
 	}
+	if p.movement != nil && old.movement != nil {
+		p.movement.Inherit(old.movement)
+	}
 	state, err := old.engine.Save()
 	if err == nil {
 		err = p.engine.Restore(state)
@@ -129,6 +134,9 @@ func (p *pipeline) run(ctx context.Context) error {
 	err := group.Wait()
 	if p.logs != nil {
 		err = errors.Join(err, p.logs.Close())
+	}
+	if p.movement != nil {
+		err = errors.Join(err, p.movement.Close())
 	}
 	if s := p.sampler.Latest(); s != nil {
 		p.record(s)
@@ -193,6 +201,11 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 		look := scheduled(p.inventory, time.Duration(p.cfg.Sampling.Inventory))
 		look.Expected = false // it tells what runs, not how the GPUs are
 		sources = append(sources, look)
+		moving, err := p.moving()
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, moving...)
 		if !p.cfg.NVML.Enabled {
 			break
 		}

@@ -36,6 +36,7 @@ type Config struct {
 	Host      Host              `yaml:"host"`
 	Inference Inference         `yaml:"inference"`
 	Inventory Inventory         `yaml:"inventory"`
+	Movement  Movement          `yaml:"movement"`
 	Detect    Detect            `yaml:"detect"`
 	Rules     map[rules.ID]Rule `yaml:"rules"`
 	Links     Links             `yaml:"links"`
@@ -187,6 +188,7 @@ func Default() *Config {
 		Host:      Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
 		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
 		Inventory: Inventory{Root: "/"},
+		Movement:  defaultMovement(),
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),
 			IdleAfter:         Duration(30 * time.Minute),

@@ -42,7 +42,11 @@ func everything(e metric.Entity, without, two map[*metric.Def]bool) collector.Re
 		if without[d] {
 			continue
 		}
-		for i := range d.Width() {
+		width := d.Width()
+		if d.Dim != nil && d.Dim.Shown > 0 {
+			width = min(width, d.Dim.Shown) // the source tells no more in this profile
+		}
+		for i := range width {
 			if !two[d] || i < 2 {
 				r.SetAt(d, i, max(d.Min, 0))
 			}
@@ -84,13 +88,13 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 			s.Links = append(s.Links, collector.Link{GPU: i, UUID: g.UUID, Number: n, Readings: everything(metric.Link, nil, nil)})
 		}
 	}
-	s.Inventory = busyNode()
+	s.Inventory = unprivileged()
 	return &world{snap: s}
 }
 
-// busyNode is the inventory of eight owners without privileges: what they have
+// unprivileged is the inventory of eight owners without privileges: what they have
 // loaded and from which images takes some.
-func busyNode() *collector.Inventory {
+func unprivileged() *collector.Inventory {
 	i := &collector.Inventory{Datasets: []collector.Dataset{{Kind: "lustre"}, {Kind: "nfs"}}}
 	for n := range 8 {
 		o := collector.Owner{Kind: "pod", ID: fmt.Sprintf("a/b-%d", n)}
@@ -137,7 +141,7 @@ func TestFullGPUKeepsWithinTheBudget(t *testing.T) {
 }
 
 func TestDetailsAreSeriesInTheFullProfileOnly(t *testing.T) {
-	w := fullNode(nil, nil)
+	w := crowd(fullNode(nil, nil), 1, 1)
 	seen := func() map[string]bool {
 		names := map[string]bool{}
 		for _, f := range gather(t, w.server(t)) {

@@ -67,6 +67,8 @@ func (s *Server) fill(e *exposition, now time.Time) {
 			e.endpoints(snap)
 			e.sxids(snap)
 			e.inventory(snap)
+			e.workloads(snap)
+			e.interfaces(snap)
 		}
 	}
 	if view != nil {

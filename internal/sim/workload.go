@@ -26,6 +26,7 @@ type workload struct {
 	rng   *rand.Rand
 	gpus  []*gpu
 	queue *queue // of an Inference workload
+	moved movement
 
 	software software
 
