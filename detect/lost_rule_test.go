@@ -98,6 +98,9 @@ func TestLostGPUWithItsErrorIsOneIncident(t *testing.T) {
 			if len(l.told) != 1 {
 				t.Errorf("told %d times, want one page", len(l.told))
 			}
+			if f := l.finding(rules.IDGPULost, "gpu:GPU-0"); f != nil {
+				t.Errorf("beside the error that tells of the loss, the loss is shown as %s", f.State)
+			}
 		})
 	}
 }
