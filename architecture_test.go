@@ -41,6 +41,8 @@ var bans = []ban{
 		reason: "whoever shows text uses it, so it knows nobody"},
 	{from: []string{"collector/..."}, to: []string{"detect/...", "rules/...", "alerting/...", "dashboards/...", "internal/server", "internal/store", "internal/config"},
 		reason: "a source never knows a detector, nor who reads what it saw"},
+	{from: []string{"collector/inventory"}, to: []string{"os/exec", "net", "net/http", "plugin"}, direct: true,
+		reason: "the inventory reads files: it runs nothing and connects to nobody"},
 	{from: []string{"collector"}, to: []string{"collector/...", elsewhere}, except: []string{"collector"},
 		reason: "the snapshot is what all build on: it knows no single source and no library"},
 	{from: []string{"rules/..."}, to: []string{"..."}, except: []string{"rules/...", "internal/metric"},
@@ -142,6 +144,9 @@ func TestBansBite(t *testing.T) {
 	f("gpuvigil/collector", "gpuvigil/internal/metric", false)
 	f("gpuvigil/collector", "gpuvigil/collector/host", true)
 	f("gpuvigil/collector/host", "gpuvigil/detect", true)
+	f("gpuvigil/collector/inventory", "os/exec", true)
+	f("gpuvigil/collector/inventory", "net", true)
+	f("gpuvigil/collector/inventory", "net/netip", false)
 	f("gpuvigil/collector/host", "gpuvigil/collector/nvml", true)
 	f("gpuvigil/collector/nvml", "github.com/NVIDIA/go-nvml/pkg/nvml", false)
 	f("gpuvigil/collector/nvml", "net/http", true)
@@ -197,7 +202,7 @@ func match(patterns []string, path string) string {
 			return p
 		case p == "..." && ours:
 			return p
-		case strings.Contains(first, ".") || p == "testing" || first == "net":
+		case strings.Contains(first, ".") || p == "testing" || p == "plugin" || first == "net" || first == "os":
 			if path == tree || open && strings.HasPrefix(path, tree+"/") {
 				return p
 			}

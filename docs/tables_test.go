@@ -55,6 +55,16 @@ func alertTable(t *testing.T) string {
 	return table([]string{"rule", "expression", "severity", "what it means"}, rows)
 }
 
+// infos counts the entity's info rows: they have a series for each thing, or none.
+func infos(e metric.Entity) (n int) {
+	for _, d := range metric.Of(e) {
+		if d.Kind == metric.Info {
+			n++
+		}
+	}
+	return n
+}
+
 // seriesOf counts the series that one entity has when every reading is reported.
 // What is open-ended (an owner, an Xid code) is told apart.
 func seriesOf(e metric.Entity) (fixed, open int) {
@@ -90,10 +100,10 @@ func seriesTable() string {
 	return table([]string{"for each", "series", "and one more for each"}, [][]string{
 		{"GPU that reports what any generation can", fmt.Sprint(gpu), "owner; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
 		{"MIG instance", fmt.Sprint(instance), ""},
-		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; rule, receiver and reason in the agent's own counters"},
+		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; image, data set, port and, if they are looked at, library of an owner; rule, receiver and reason in the agent's own counters"},
 		{"source (NVML, host, agent, inference)", fmt.Sprint(source), ""},
 		{"model of an inference server", fmt.Sprint(endpoint), ""},
-		{"owner with a process on a GPU, of at most 32", fmt.Sprint(workload - 1), "fact that is absent, with the reason"},
+		{"owner with a process on a GPU, of at most 32", fmt.Sprint(workload - infos(metric.Workload)), "fact that is absent, with the reason"},
 		{"port of an InfiniBand or RoCE adapter, of at most 16", fmt.Sprint(port), ""},
 		{"finding that fires", fmt.Sprint(len(metric.Of(metric.Finding))), ""},
 	}) + budget

@@ -58,10 +58,15 @@ func TestWholeWay(t *testing.T) {
 		"vigil_interface_":            "this machine has no such adapter",
 		"vigil_kernel_log_":           "this machine's kernel log is not the simulated node's",
 		"vigil_fabric_manager_":       "nor is its fabric manager",
+		"vigil_runtime_info":          "nobody may look into processes by default",
+		"vigil_image_info":            "the simulated node's processes are in no container",
+		"vigil_dataset_info":          "nor have they mounted anything",
 	}, "overview: Who holds them", "overview: NVSwitch errors", "overview: Kernel log",
 		"movement: Owners now", "movement: What is not told, and why", "movement: Disks", "movement: Network", "movement: Addresses that it is connected to",
 		"movement: NFS", "movement: PCIe and NVLink of its GPUs", "movement: CPUs in use", "movement: Throttled", "movement: Memory that stays",
-		"movement: Traffic", "movement: Errors", "movement: Links that went down", "movement: Ports")
+		"movement: Traffic", "movement: Errors", "movement: Links that went down", "movement: Ports",
+		"inventory: Libraries and frameworks by number of owners", "inventory: Libraries and frameworks of each owner",
+		"inventory: Frameworks by version, owners", "inventory: Images", "inventory: Data sets")
 
 	before, err := a.findings()
 	if err != nil {

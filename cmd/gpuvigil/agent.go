@@ -260,6 +260,7 @@ func (a *agent) serverConfig(web *webConfig, cfg *config.Config) server.Config {
 		Snapshot:      func() *collector.Snapshot { return a.pipeline.Load().sampler.Latest() },
 		View:          func() *detect.View { return a.pipeline.Load().engine.View() },
 		History:       func(s detect.Subject) []detect.History { return a.pipeline.Load().engine.History(s) },
+		Changes:       func() []collector.Event { return a.pipeline.Load().engine.Changes() },
 		Release:       a.driver.release,
 		ReleasedUntil: a.driver.releasedUntil,
 		Version:       server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},

@@ -17,6 +17,7 @@ import (
 	"gpuvigil/collector/child"
 	"gpuvigil/collector/host"
 	"gpuvigil/collector/inference"
+	"gpuvigil/collector/inventory"
 	"gpuvigil/collector/kernellog"
 	"gpuvigil/collector/movement"
 	"gpuvigil/detect"
@@ -35,6 +36,7 @@ type pipeline struct {
 	driver    *child.Config      // of the child that talks to NVML; nil without NVML
 	logs      *kernellog.Source  // nil in a demo
 	movement  *movement.Movement // nil in a demo, and where it is off
+	inventory *inventory.Source  // nil in a demo
 	sampler   *collector.Sampler
 	engine    *detect.Engine
 	receivers []alerting.Receiver
@@ -92,6 +94,9 @@ func (p *pipeline) know(k collector.Known) {
 	if p.logs != nil {
 		p.logs.Restore(k.Log)
 	}
+	if p.inventory != nil {
+		p.inventory.Restore(k.Inventory)
+	}
 }
 
 // configureOutbox says who is told from now on.
@@ -105,7 +110,7 @@ func (p *pipeline) configureOutbox() error {
 // that is full must not make a reload forget.
 func (p *pipeline) inherit(old *pipeline) error {
 	if s := old.sampler.Latest(); s != nil {
-		p.know(s.Known())
+		p.know(old.known(s))
 	}
 	if p.movement != nil && old.movement != nil {
 		p.movement.Inherit(old.movement)
@@ -153,11 +158,21 @@ func (p *pipeline) observe(s *collector.Snapshot) {
 func (p *pipeline) record(s *collector.Snapshot) {
 	p.recorded = s.Time
 	state, err := p.engine.Save()
-	known, knownErr := json.Marshal(s.Known())
+	known, knownErr := json.Marshal(p.known(s))
 	if err = errors.Join(err, knownErr); err != nil {
 		p.log.Error("What the detectors know cannot be put into words: it is lost with the next restart.", "err", err)
 	}
 	p.recorder.record(state, known)
+}
+
+// known is what the next pipeline should know. The inventory remembers more than it
+// shows.
+func (p *pipeline) known(s *collector.Snapshot) collector.Known {
+	k := s.Known()
+	if p.inventory != nil {
+		k.Inventory = p.inventory.Known()
+	}
+	return k
 }
 
 func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
@@ -182,6 +197,10 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 		p.logs = kernellog.New(kernellog.Config{Kmsg: p.cfg.Host.Kmsg, Journal: p.cfg.Host.Journal, Fabric: p.cfg.Host.FabricManagerLog,
 			ProcFS: p.cfg.Host.ProcFS, Log: p.log.With("component", kernellog.SourceName)})
 		sources = append(sources, scheduled(p.logs, fast))
+		p.inventory = newInventory(p.cfg, p.latest, p.log)
+		look := scheduled(p.inventory, time.Duration(p.cfg.Sampling.Inventory))
+		look.Expected = false // it tells what runs, not how the GPUs are
+		sources = append(sources, look)
 		moving, err := p.moving()
 		if err != nil {
 			return nil, err

@@ -35,6 +35,7 @@ type Config struct {
 	Metrics   Metrics           `yaml:"metrics"`
 	Host      Host              `yaml:"host"`
 	Inference Inference         `yaml:"inference"`
+	Inventory Inventory         `yaml:"inventory"`
 	Movement  Movement          `yaml:"movement"`
 	Detect    Detect            `yaml:"detect"`
 	Rules     map[rules.ID]Rule `yaml:"rules"`
@@ -186,6 +187,7 @@ func Default() *Config {
 		Metrics:   Metrics{Processes: ProcessSeries{Top: 20}},
 		Host:      Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
 		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
+		Inventory: Inventory{Root: "/"},
 		Movement:  defaultMovement(),
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),
@@ -318,6 +320,7 @@ func (c *Config) check(file string) error {
 	for key, link := range map[string]string{"links.dashboard": c.Links.Dashboard, "links.runbook": c.Links.Runbook, "links.page": c.Links.Page} {
 		checkURL(link, key, false, fail)
 	}
+	c.Inventory.check(fail)
 	c.checkSlack(fail)
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

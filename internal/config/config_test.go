@@ -134,6 +134,10 @@ func TestMistakesAreNamed(t *testing.T) {
 	f("alerting:\n  slack:\n  - name: a\n", "found 0 of token_file")
 	f("alerting:\n  slack:\n  - name: a\n    token_env: T\n", "alerting.slack[0].channel: must be given")
 	f("alerting:\n  slack:\n  - {name: a, webhook_url_env: T}\n  - {name: a, webhook_url_env: T}\n", "a second time")
+	// Inventory.
+	f("inventory:\n  root: host\n", `inventory.root: found "host", allowed: a path that begins with /`)
+	f("inventory:\n  approved_models: [\"meta/*\", \"[\"]\n", `inventory.approved_models[1]: found "["`)
+	f("inventory:\n  approved_models: [\"\"]\n", "inventory.approved_models[0]")
 	// YAML's own traps.
 	f("node: a\nnode: b\n", "node")
 	f("node: *nowhere\n", "alias")

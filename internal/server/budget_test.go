@@ -61,6 +61,9 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 	now := soon()
 	s := &collector.Snapshot{Time: now, Node: collector.Node{Name: "gpu-117", Readings: everything(metric.Node, nil, nil)}}
 	for _, v := range metric.VersionParts.Values {
+		if v == "docker" || v == "crio" {
+			continue // containerd runs the containers
+		}
 		s.Node.Versions = append(s.Node.Versions, collector.Version{Component: v, Value: "1"})
 	}
 	for _, name := range []string{"nvml", "host", "inference"} {
@@ -85,7 +88,20 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 			s.Links = append(s.Links, collector.Link{GPU: i, UUID: g.UUID, Number: n, Readings: everything(metric.Link, nil, nil)})
 		}
 	}
+	s.Inventory = unprivileged()
 	return &world{snap: s}
+}
+
+// unprivileged is the inventory of eight owners without privileges: what they have
+// loaded and from which images takes some.
+func unprivileged() *collector.Inventory {
+	i := &collector.Inventory{Datasets: []collector.Dataset{{Kind: "lustre"}, {Kind: "nfs"}}}
+	for n := range 8 {
+		o := collector.Owner{Kind: "pod", ID: fmt.Sprintf("a/b-%d", n)}
+		i.Datasets = append(i.Datasets, collector.Dataset{Owner: o, Kind: "claim"})
+		i.APIs = append(i.APIs, collector.API{Owner: o, Port: 8000})
+	}
+	return i
 }
 
 // series counts a page's series of the first GPU and of the host.

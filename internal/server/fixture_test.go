@@ -18,6 +18,7 @@ type world struct {
 	snap     *collector.Snapshot
 	view     *detect.View
 	history  func(detect.Subject) []detect.History
+	changes  []collector.Event
 	released time.Time
 	auth     bool
 	full     bool // the full profile
@@ -29,6 +30,7 @@ func (w *world) server(t testing.TB) *Server {
 		Snapshot:      func() *collector.Snapshot { return w.snap },
 		View:          func() *detect.View { return w.view },
 		History:       w.history,
+		Changes:       func() []collector.Event { return w.changes },
 		ReleasedUntil: func() time.Time { return w.released },
 		Version:       Version{"0.1.0", "abc1234", "go1.26"},
 		Authenticated: func() bool { return w.auth },
@@ -91,7 +93,9 @@ func node(now time.Time) *world {
 	mig(s, 7)
 	s.Endpoints = []collector.Endpoint{{URL: "http://chat-70b.chat:8000/metrics", Engine: "vllm", Model: "llama-3.3-70b", Readings: collector.NewReadings(metric.Endpoint)}}
 	set(s.Endpoints[0].Readings, metric.RequestsRunning, 64, metric.RequestsWaiting, 38, metric.QueueTimeP95, 4.1, metric.KVCacheUsage, 0.97, metric.GeneratedTokens, 1.25e6)
-	return &world{snap: s, view: view(s), history: lastHour(now)}
+	s.Inventory = running(now, chat)
+	change := collector.Event{Time: now.Add(-time.Hour), Kind: collector.VersionEvent, Owner: chat, Component: "vllm", From: "0.10.2", To: "0.11.0"}
+	return &world{snap: s, view: view(s), history: lastHour(now), changes: []collector.Event{change}}
 }
 
 func h100(i int, now time.Time) collector.GPU {

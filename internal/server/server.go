@@ -20,6 +20,7 @@ type Config struct {
 	Snapshot func() *collector.Snapshot            // nil before the first
 	View     func() *detect.View                   // nil before the first
 	History  func(detect.Subject) []detect.History // nil: no history is shown
+	Changes  func() []collector.Event              // what has changed on the node, oldest first; nil: it is not told
 
 	// Release ends the child that talks to the driver and keeps it away for the
 	// given time; nil if there is none. ReleasedUntil is when it comes back, zero
@@ -105,5 +106,6 @@ func (s *Server) api() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/findings", s.apiFindings)
 	mux.HandleFunc("GET /api/v1/snapshot", s.apiSnapshot)
+	mux.HandleFunc("GET /api/v1/inventory", s.apiInventory)
 	return mux
 }

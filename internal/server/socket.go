@@ -111,6 +111,11 @@ func (c *Client) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return ask[Snapshot](ctx, c, http.MethodGet, "/api/v1/snapshot")
 }
 
+// Inventory returns what runs on the node, as the agent saw it last.
+func (c *Client) Inventory(ctx context.Context) (*Inventory, error) {
+	return ask[Inventory](ctx, c, http.MethodGet, "/api/v1/inventory")
+}
+
 // Release makes the agent let go of the GPU driver for the given time.
 func (c *Client) Release(ctx context.Context, d time.Duration) (*Release, error) {
 	return ask[Release](ctx, c, http.MethodPost, "/api/v1/release?for="+url.QueryEscape(d.String()))

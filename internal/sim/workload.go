@@ -28,6 +28,8 @@ type workload struct {
 	queue *queue // of an Inference workload
 	moved movement
 
+	software software
+
 	on      bool    // its entry of the timeline holds: Saturate, Work, Run, Spin
 	level   float64 // of that entry
 	up      bool    // its processes exist
