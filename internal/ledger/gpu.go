@@ -27,6 +27,7 @@ type gpu struct {
 	Until   time.Time         `json:"until"` // all time before it is booked
 	Carry   carry             `json:"carry"`
 	Counter *int64            `json:"counter,omitempty"` // energy in µJ that the GPU counted last; nil: it has no counter
+	Counted time.Time         `json:"counted,omitzero"`  // when that was
 	Guessed int64             `json:"guessed,omitempty"` // µJ that were booked by power since the counter was last read
 	Rest    *stream.Histogram `json:"rest,omitempty"`    // power with a context open and nothing done; only without SM activity
 
@@ -47,7 +48,7 @@ func (c *carry) money() { c.Rates, c.Electric = [price.Kinds]int64{}, 0 }
 func newGPU(g *collector.GPU, at time.Time) *gpu {
 	st := &gpu{Index: g.Index, Model: g.Model, Until: at}
 	if now, ok := counter(g); ok {
-		st.Counter = &now
+		st.Counter, st.Counted = &now, at
 	}
 	return st
 }
@@ -55,6 +56,9 @@ func newGPU(g *collector.GPU, at time.Time) *gpu {
 // shift moves what is remembered with the clock.
 func (st *gpu) shift(by time.Duration) {
 	st.Until = st.Until.Add(by)
+	if !st.Counted.IsZero() {
+		st.Counted = st.Counted.Add(by)
+	}
 	if st.Rest != nil {
 		st.Rest.Shift(by)
 	}
@@ -66,33 +70,33 @@ func counter(g *collector.GPU) (int64, bool) {
 	return int64(math.Round(v * 1e6)), v >= 0 && v < 9e12
 }
 
-// spend returns the energy since the last snapshot in microjoules: by the GPU's
-// counter, which also counts while nobody looks, or, without one, by its power.
-func (st *gpu) spend(g *collector.GPU, elapsed time.Duration, known bool) int64 {
-	most := int64(maxWatts * 1e6 * elapsed.Seconds())
-	now, counts := counter(g)
+// spend returns the energy up to now, in microjoules, that is not booked yet: by the
+// GPU's counter, which also counts while nobody looks, or, without one, by its power
+// if the time since the last snapshot is known.
+func (st *gpu) spend(g *collector.GPU, now time.Time, known bool) int64 {
+	count, counts := counter(g)
 	if !counts {
 		watts := g.Value(metric.PowerDraw)
-		if !known || !(watts > 0) {
+		if !known || !(watts > 0 && watts <= maxWatts) {
 			return 0
 		}
-		by := min(int64(math.Round(watts*1e6*elapsed.Seconds())), most)
+		by := int64(math.Round(watts * 1e6 * now.Sub(st.Until).Seconds()))
 		st.Guessed += by
 		return by
 	}
-	before, guessed := st.Counter, st.Guessed
-	st.Counter, st.Guessed = &now, 0
+	before, since, guessed := st.Counter, st.Counted, st.Guessed
+	st.Counter, st.Counted, st.Guessed = &count, now, 0
 	if before == nil {
 		return 0 // it may have counted since long ago
 	}
-	spent := now - *before
+	spent := count - *before
 	if spent < 0 {
-		spent = now // it began anew when the driver was loaded
+		spent = count // it began anew when the driver was loaded
 	}
-	if spent -= guessed; spent < 0 || spent > most {
+	if most := int64(maxWatts * 1e6 * now.Sub(since).Seconds()); spent > most {
 		return 0
 	}
-	return spent
+	return max(spent-guessed, 0)
 }
 
 // meter returns what a piece of the GPU's time and its energy come to.

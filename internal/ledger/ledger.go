@@ -174,7 +174,7 @@ func (l *Ledger) observe(s *collector.Snapshot, g *collector.GPU, st *gpu, seen 
 		return
 	}
 	known := elapsed <= maxGap*seen.interval && s.Step == 0
-	energy := st.spend(g, elapsed, known)
+	energy := st.spend(g, s.Time, known)
 	if known {
 		st.learn(g, seen, elapsed)
 	}

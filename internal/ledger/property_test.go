@@ -152,7 +152,7 @@ func (l *life) check() {
 		if s.hours.Time != p.ns || s.hours.Effective != exact(p.money) || s.hours.Contracted != s.hours.Effective || s.hours.Unpriced != 0 {
 			l.t.Fatalf("%s: paid %d ns and %d billionths, booked %+v", uuid, p.ns, exact(p.money), s.hours)
 		}
-		if off := float64(s.hours.Energy)/1e6 - l.joule[i]; off > 1 || off < -l.joule[i]/2 {
+		if off := float64(s.hours.Energy)/1e6 - l.joule[i]; off > 1 || off < -l.joule[i]/20-1e5 {
 			l.t.Fatalf("%s: used %f J, booked %d µJ", uuid, l.joule[i], s.hours.Energy)
 		}
 	}
@@ -168,16 +168,20 @@ func (l *life) check() {
 }
 
 func TestWhatWasPaidIsWhatIsBooked(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(6) {
 		b := newBench(t, twoPrices())
 		l := &life{bench: b, r: rand.New(rand.NewPCG(seed, 7)), now: start, gpus: 3, seen: map[cost.Key]cost.Amounts{}, joule: make([]float64, 3)}
 		for range l.gpus {
 			l.paid = append(l.paid, paid{money: new(big.Int)})
 		}
-		l.Observe(at(start, l.gpus).Snapshot)
+		n := at(start, l.gpus)
+		for i := range n.GPUs {
+			n.GPUs[i].Set(metric.Energy, 0)
+		}
+		l.Observe(n.Snapshot)
 		l.write()
-		for range 40 {
-			for range 40 {
+		for range 12 {
+			for range 60 {
 				l.step()
 			}
 			l.check()
