@@ -55,6 +55,7 @@ func (d *demo) replay(p *pipeline) {
 	for part := range d.node.Prelude(preludeStep) {
 		last = past.Snapshot(part)
 		p.engine.Observe(last)
+		p.ledger.Observe(last)
 	}
 	if last != nil {
 		p.sampler.Know(last.Known())
@@ -66,4 +67,7 @@ func (d *demo) replay(p *pipeline) {
 		}
 	}
 	p.outbox.Take(open)
+	if last != nil {
+		p.record(last) // the scrape page shows of costs what is written
+	}
 }

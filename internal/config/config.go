@@ -34,6 +34,10 @@ type Config struct {
 	NVML      NVML              `yaml:"nvml"`
 	Host      Host              `yaml:"host"`
 	Inference Inference         `yaml:"inference"`
+	Prices    Prices            `yaml:"prices"`
+	Energy    Energy            `yaml:"energy"`
+	Ledger    Ledger            `yaml:"ledger"`
+	Budgets   []Budget          `yaml:"budgets"`
 	Detect    Detect            `yaml:"detect"`
 	Rules     map[rules.ID]Rule `yaml:"rules"`
 	Links     Links             `yaml:"links"`
@@ -74,6 +78,8 @@ type Host struct {
 	Kmsg             string `yaml:"kmsg"`               // the kernel log; empty: it is not read
 	Journal          string `yaml:"journal"`            // file or FIFO with journalctl -k -o json, read if Kmsg cannot be; empty: none
 	FabricManagerLog string `yaml:"fabric_manager_log"` // empty: it is not read
+
+	DrainedFile string `yaml:"drained_file"` // while it exists, the node is drained; empty: nobody says
 }
 
 // Inference is the demand side: inference servers whose metrics are read.
@@ -167,6 +173,8 @@ func Default() *Config {
 		},
 		Host:      Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
 		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
+		Energy:    Energy{PUE: 1, TimeZone: "UTC"},
+		Ledger:    Ledger{Retention: Duration(35 * 24 * time.Hour)},
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),
 			IdleAfter:         Duration(30 * time.Minute),
@@ -226,6 +234,11 @@ func Parse(file string, source []byte) (*Config, error) {
 	for i := range c.Inference.Targets {
 		if c.Inference.Targets[i].Engine == "" {
 			c.Inference.Targets[i].Engine = "auto"
+		}
+	}
+	for i := range c.Prices.Own {
+		if c.Prices.Own[i].Kind == "" {
+			c.Prices.Own[i].Kind = "contracted"
 		}
 	}
 	for i := range c.Alerting.Slack {
@@ -295,6 +308,7 @@ func (c *Config) check(file string) error {
 	for key, link := range map[string]string{"links.dashboard": c.Links.Dashboard, "links.runbook": c.Links.Runbook, "links.page": c.Links.Page} {
 		checkURL(link, key, false, fail)
 	}
+	c.checkMoney(fail)
 	c.checkSlack(fail)
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

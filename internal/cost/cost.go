@@ -114,4 +114,11 @@ type Export struct {
 	Accounts []Account     // by GPU, owner, state; those that changed within the last hour
 	Owners   []OwnerEnergy // by owner, model; of the owners of these accounts
 	Prices   []Price       // by GPU
+	Budgets  []Budget
+}
+
+// Budget is what a team may spend in a month, in units of the currency.
+type Budget struct {
+	Team, Currency string
+	PerMonth       float64
 }

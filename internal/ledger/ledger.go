@@ -54,7 +54,8 @@ var (
 // Config is what a ledger can be told anew at any time.
 type Config struct {
 	Node      string
-	Prices    *price.Book   // required
+	Prices    *price.Book // required
+	Budgets   []cost.Budget
 	Retention time.Duration // of the hours, and of the accounts of owners that have gone; 0: DefaultRetention
 	Log       *slog.Logger
 }

@@ -31,7 +31,7 @@ func (l *Ledger) publish() {
 
 // snapshot returns the export as of now.
 func (l *Ledger) snapshot() *cost.Export {
-	e := &cost.Export{Prices: l.prices()}
+	e := &cost.Export{Prices: l.prices(), Budgets: l.cfg.Budgets}
 	owners := map[collector.Owner]bool{}
 	for k, a := range l.accounts {
 		if l.now.Sub(a.at) <= shownFor {

@@ -28,6 +28,9 @@ var (
 	PriceMissing = row(Def{Entity: GPU, Tier: Inventory, Max: 1, Name: "vigil_gpu_price_missing",
 		Help: "1 for a GPU of which no price is known: its time is counted and costs nothing here. Give one under prices.own in the configuration."})
 
+	TeamBudget = row(Def{Entity: Node, Tier: Inventory, Name: "vigil_team_budget_per_month", Labels: []string{"team", "currency"},
+		Help: "What the team may spend on GPUs in a calendar month, in units of the currency, as budgets in the agent's configuration has it."})
+
 	LedgerAccounts = row(Def{Entity: Agent, Name: "vigil_ledger_accounts",
 		Help: "Accounts that the ledger keeps: one for each GPU, owner and state."})
 	LedgerFolded = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_ledger_folded_gpu_seconds_total",

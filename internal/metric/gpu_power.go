@@ -68,7 +68,7 @@ var (
 	TemperatureMargin = row(Def{Entity: GPU, Tier: Fast, Min: 0, Max: maxCelsius, Name: "vigil_gpu_temperature_margin_celsius",
 		NVML: "nvmlDeviceGetMarginTemperature", Raw: "°C",
 		Help: "How much hotter the GPU may get before it is slowed down. Drivers are known to report negative ones on cool GPUs: these are dropped."})
-	TemperatureLimit = row(Def{Entity: GPU, Tier: Inventory, Min: 1, Max: maxCelsius, Name: "vigil_gpu_temperature_limit_celsius", Dim: ThermalLimit,
+	TemperatureLimit = row(Def{Entity: GPU, Tier: Inventory, Min: 1, Max: maxCelsius, Detail: true, Name: "vigil_gpu_temperature_limit_celsius", Dim: ThermalLimit,
 		NVML: "nvmlDeviceGetTemperatureThreshold/{0,1,2,3}", Raw: "°C",
 		DCGM: names(custom(Gauge, 0, 0, "DCGM_FI_DEV_SHUTDOWN_TEMP"), custom(Gauge, 1, 0, "DCGM_FI_DEV_SLOWDOWN_TEMP"),
 			custom(Gauge, 2, 0, "DCGM_FI_DEV_MEM_MAX_OP_TEMP"), custom(Gauge, 3, 0, "DCGM_FI_DEV_GPU_MAX_OP_TEMP")),

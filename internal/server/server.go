@@ -15,6 +15,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
+	"gpuvigil/internal/cost"
 	"gpuvigil/internal/metric"
 )
 
@@ -30,6 +31,11 @@ type Config struct {
 	// if it is not away.
 	Release       func(time.Duration) error
 	ReleasedUntil func() time.Time
+
+	// Booked is what the scrape page shows of the ledger, and Costs what it has booked
+	// from since to until; nil without a ledger. Costs may read the disk.
+	Booked func() *cost.Export
+	Costs  func(since, until time.Time) (*cost.Answer, error)
 
 	Version Version
 
@@ -113,6 +119,7 @@ func (s *Server) api() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/findings", s.apiFindings)
 	mux.HandleFunc("GET /api/v1/snapshot", s.apiSnapshot)
+	mux.HandleFunc("GET /api/v1/costs", s.apiCosts)
 	return mux
 }
 
