@@ -88,7 +88,13 @@ type hours map[time.Time]map[cost.Key]*cost.Amounts
 // account is what was booked under one key since the ledger began.
 type account struct {
 	cost.Amounts
-	at time.Time // of the last change
+	at      time.Time    // of the last change
+	written cost.Amounts // as it is on disk
+
+	// A series that appears is shown with what it held before, for long enough to be
+	// scraped: Prometheus counts growth from the first sample that it sees.
+	base cost.Amounts
+	from time.Time // since when it is shown; zero: as it is
 }
 
 // New takes up what an earlier ledger wrote to the store.

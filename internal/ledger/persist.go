@@ -150,7 +150,7 @@ func (l *Ledger) restore() error {
 				err = wrap(k, err)
 				return false
 			}
-			l.accounts[e.key()] = &account{cost.FromArray(e.Amount), *e.At}
+			l.accounts[e.key()] = &account{Amounts: cost.FromArray(e.Amount), at: *e.At, written: cost.FromArray(e.Amount)}
 			if e.At.After(l.now) {
 				l.now = *e.At
 			}
@@ -184,6 +184,10 @@ func (l *Ledger) WriteTx(tx *store.Tx) error {
 		}
 	}
 	changed, dropped := l.changed, l.dropped
+	actual := map[cost.Key]cost.Amounts{}
+	for k := range changed {
+		actual[k] = l.accounts[k].Amounts
+	}
 	errs := []error{l.writeAccounts(tx), l.writeState(tx)}
 	for hour, in := range l.writing {
 		errs = append(errs, l.writeHour(tx, hour, in))
@@ -201,6 +205,11 @@ func (l *Ledger) WriteTx(tx *store.Tx) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.writing, l.undo, l.pruned = nil, nil, now.Truncate(time.Hour)
+		for k, a := range actual {
+			if now := l.accounts[k]; now != nil {
+				now.written = a
+			}
+		}
 		l.export.Store(export)
 		accounts.Set(float64(len(l.accounts)))
 	})

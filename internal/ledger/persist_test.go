@@ -206,8 +206,19 @@ func TestQuietAccountsComeBackAtTheirValue(t *testing.T) {
 		}
 		return ns
 	}
-	pass(3*time.Second, nobody)
+	exports := func() (n int) {
+		for _, a := range b.Export().Accounts {
+			if a.Owner == train {
+				n++
+			}
+		}
+		return n
+	}
+	pass(6*time.Second, nobody)
 	pass(60*time.Second, train)
+	if got := exports(); got != 1 || idle() != 0 {
+		t.Errorf("when it appears, %d accounts of the owner are exported, with %d s, want one with what it held before: 0", got, idle())
+	}
 	pass(59*time.Minute, nobody)
 	if idle() != 60 {
 		t.Errorf("59 minutes after its last second an account says %d s, want 60", idle())
@@ -219,6 +230,10 @@ func TestQuietAccountsComeBackAtTheirValue(t *testing.T) {
 	b.restart()
 	pass(3*time.Second, nobody)
 	pass(30*time.Second, train)
+	if got := exports(); got != 1 || idle() != 60 {
+		t.Errorf("when it comes back, %d accounts are exported, with %d s, want one with 60", got, idle())
+	}
+	pass(60*time.Second, nobody)
 	if idle() != 90 {
 		t.Errorf("an account comes back with %d s, want 90", idle())
 	}

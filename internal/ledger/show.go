@@ -14,8 +14,10 @@ import (
 	"gpuvigil/internal/store"
 )
 
-// shownFor is how long an account that does not change is exported.
-const shownFor = time.Hour
+const (
+	shownFor = time.Hour   // an account that does not change is exported for so long
+	baseFor  = time.Minute // and one that appears with what it held before: two scrapes, at least
+)
 
 // Export returns what the scrape page shows: accounts as they are on disk, so that
 // they never go back, and the prices that are in force.
@@ -32,12 +34,21 @@ func (l *Ledger) publish() {
 // snapshot returns the export as of now.
 func (l *Ledger) snapshot() *cost.Export {
 	e := &cost.Export{Prices: l.prices(), Budgets: l.cfg.Budgets}
+	before := l.export.Load().Accounts
+	shown := map[cost.Key]bool{}
+	for _, a := range before {
+		shown[a.Key] = true
+	}
 	owners := map[collector.Owner]bool{}
 	for k, a := range l.accounts {
-		if l.now.Sub(a.at) <= shownFor {
-			e.Accounts = append(e.Accounts, l.account(k, a))
-			owners[k.Owner] = true
+		if l.now.Sub(a.at) > shownFor {
+			continue
 		}
+		if !shown[k] && before != nil {
+			a.base, a.from = a.written, l.now
+		}
+		e.Accounts = append(e.Accounts, l.account(k, a.shown(l.now)))
+		owners[k.Owner] = true
 	}
 	slices.SortFunc(e.Accounts, func(a, b cost.Account) int { return compareKeys(a.GPU, b.GPU, a.Key, b.Key) })
 
@@ -49,7 +60,7 @@ func (l *Ledger) snapshot() *cost.Export {
 	for k, a := range l.accounts {
 		if owners[k.Owner] {
 			om := ownerModel{k.Owner, l.model(k.UUID)}
-			sums[om] = sums[om].Plus(a.Amounts)
+			sums[om] = sums[om].Plus(a.shown(l.now))
 		}
 	}
 	for om, sum := range sums {
@@ -61,8 +72,16 @@ func (l *Ledger) snapshot() *cost.Export {
 	return e
 }
 
-func (l *Ledger) account(k cost.Key, a *account) cost.Account {
-	out := cost.Account{Key: k, Currency: l.currency, Amounts: a.Amounts, Model: l.model(k.UUID)}
+// shown is what is exported of the account.
+func (a *account) shown(now time.Time) cost.Amounts {
+	if since := now.Sub(a.from); !a.from.IsZero() && since >= 0 && since < baseFor {
+		return a.base
+	}
+	return a.Amounts
+}
+
+func (l *Ledger) account(k cost.Key, a cost.Amounts) cost.Account {
+	out := cost.Account{Key: k, Currency: l.currency, Amounts: a, Model: l.model(k.UUID)}
 	if g := l.gpus[k.UUID]; g != nil {
 		out.GPU = g.Index
 	}
@@ -138,7 +157,7 @@ func (l *Ledger) recall(since time.Time, within func(time.Time) bool) (*cost.Ans
 				continue
 			}
 			for k, v := range in {
-				acc := l.account(k, &account{Amounts: *v})
+				acc := l.account(k, *v)
 				out = append(out, cost.Row{Hour: hour, GPU: acc.GPU, UUID: k.UUID, Model: acc.Model, Owner: k.Owner, State: k.State, Currency: l.currency, Amounts: *v})
 			}
 		}

@@ -87,8 +87,8 @@ func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
 		return nil, fmt.Errorf("node %s has booked nothing in that time: the ledger begins with the first look at a GPU, and is written every 30 s", a.Node)
 	}
 	if !since.IsZero() && a.Since.After(since) {
-		return nil, fmt.Errorf("node %s has booked nothing before %s: ask with --since=%.0fh, or --since=all for what there is",
-			a.Node, a.Since.Format(time.RFC3339), a.Until.Sub(a.Since).Hours())
+		return nil, fmt.Errorf("node %s has booked nothing before %s: ask with --since=%dh, or --since=all for what there is",
+			a.Node, a.Since.Format(time.RFC3339), max(1, int(a.Until.Sub(a.Since).Hours())))
 	}
 	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices}
 	lines, totals := lines{}, lines{}

@@ -152,6 +152,20 @@ func TestASpanThatWasNotBookedIsRefused(t *testing.T) {
 	}
 }
 
+func TestWhatIsNotKnownIsNotZero(t *testing.T) {
+	a := answer()
+	for i := range a.Rows {
+		a.Rows[i].Amounts = cost.Amounts{Time: a.Rows[i].Time, Unpriced: a.Rows[i].Time}
+	}
+	r, err := New(a, noon, ByTeam)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := written(t, r, Table); strings.Count(text, " -") != 4*5 || strings.Contains(text, "0.0\n") {
+		t.Errorf("without price and energy a table shows cost or kWh:\n%s", text)
+	}
+}
+
 func TestTwoCurrenciesAreNotAddedUp(t *testing.T) {
 	a := answer()
 	a.Rows[0].Currency = "EUR"

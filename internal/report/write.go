@@ -75,6 +75,7 @@ type column struct {
 	unit   int64 // of the amount, for one in the last digit that is shown
 	digits int   // after the point
 	of     func(*Line) int64
+	known  func(total *Line) bool
 }
 
 const (
@@ -85,16 +86,18 @@ const (
 )
 
 func columns(currency string) []column {
+	always := func(*Line) bool { return true }
+	priced := func(l *Line) bool { return l.Total.Priced() }
 	hours := func(s cost.State) column {
-		return column{strings.ReplaceAll(s.String(), "_", " "), centiHour, 2, func(l *Line) int64 { return l.States[s].Time }}
+		return column{strings.ReplaceAll(s.String(), "_", " "), centiHour, 2, func(l *Line) int64 { return l.States[s].Time }, always}
 	}
 	return []column{
-		{"GPU-hours", centiHour, 2, func(l *Line) int64 { return l.Total.Time }},
+		{"GPU-hours", centiHour, 2, func(l *Line) int64 { return l.Total.Time }, always},
 		hours(cost.Busy), hours(cost.IdleHeld), hours(cost.HeldWithoutProcess), hours(cost.Free), hours(cost.Unavailable), hours(cost.Unobserved),
-		{strings.TrimSpace("cost " + currency), cent, 2, func(l *Line) int64 { return l.Total.Effective }},
-		{"not busy", cent, 2, func(l *Line) int64 { return l.Total.Effective - l.States[cost.Busy].Effective }},
-		{"kWh", deciKWh, 1, func(l *Line) int64 { return l.Total.Energy }},
-		{"kg CO2", deciKilo, 1, func(l *Line) int64 { return l.Total.Carbon }},
+		{strings.TrimSpace("cost " + currency), cent, 2, func(l *Line) int64 { return l.Total.Effective }, priced},
+		{"not busy", cent, 2, func(l *Line) int64 { return l.Total.Effective - l.States[cost.Busy].Effective }, priced},
+		{"kWh", deciKWh, 1, func(l *Line) int64 { return l.Total.Energy }, func(l *Line) bool { return l.Total.Energy > 0 }},
+		{"kg CO2", deciKilo, 1, func(l *Line) int64 { return l.Total.Carbon }, func(l *Line) bool { return l.Total.Carbon > 0 }},
 	}
 }
 
@@ -126,10 +129,13 @@ func grid(by string, lines []Line, total *Line) []string {
 			weights[i] = uint64(c.of(&lines[i]))
 		}
 		cells[0] = append(cells[0], c.head)
-		for i, v := range cost.Split(whole, weights) {
-			cells[i+1] = append(cells[i+1], decimal(v, c.digits, c.digits))
+		for i, v := range append(cost.Split(whole, weights), whole) {
+			cell := decimal(v, c.digits, c.digits)
+			if !c.known(total) {
+				cell = "-"
+			}
+			cells[i+1] = append(cells[i+1], cell)
 		}
-		cells[len(cells)-1] = append(cells[len(cells)-1], decimal(whole, c.digits, c.digits))
 	}
 	return aligned(cells)
 }
