@@ -27,6 +27,7 @@ var nowhere = excuses{
 	"vigil_gpu_retired_":   "the board replaces rows, it does not retire pages",
 	metric.GPUDropped.Name: "the driver returns no value that cannot be",
 	"vigil_nvswitch_":      "no NVSwitch has an error",
+	metric.Drained.Name:    "no file says that the node is drained",
 	" unless on (instance) " + metric.OutboxLength.Name: "stands in where no receiver is configured",
 }
 

@@ -53,10 +53,15 @@ func TestWholeWay(t *testing.T) {
 		return p.has(t.Context(), "vigil_node_info and vigil_node_info offset 12s")
 	})
 	checkDashboards(t, p, excuses{
-		"vigil_owner_gpu_share_ratio": "no source tells who owns a GPU yet",
-		"vigil_kernel_log_":           "this machine's kernel log is not the simulated node's",
-		"vigil_fabric_manager_":       "nor is its fabric manager",
-	}, "overview: Who holds them", "overview: NVSwitch errors", "overview: Kernel log")
+		"vigil_owner_gpu_share_ratio":  "no source tells who owns a GPU yet",
+		"vigil_kernel_log_":            "this machine's kernel log is not the simulated node's",
+		"vigil_fabric_manager_":        "nor is its fabric manager",
+		`state="idle_held"`:            "nobody has left a GPU idle yet",
+		`state="held_without_process"`: "no source tells who was given a GPU yet",
+		"vigil_owner_carbon_":          "nobody has said what energy causes",
+		"vigil_owner_energy_cost_":     "nor what it costs",
+		"vigil_team_budget_":           "nor what a team may spend",
+	}, "overview: Who holds them", "overview: NVSwitch errors", "overview: Kernel log", "costs: CO2 by owner", "costs: Cost of energy per hour by owner")
 
 	before, err := a.findings()
 	if err != nil {

@@ -135,6 +135,9 @@ func (a *agent) load() (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.demo != nil {
+		a.demo.furnish(cfg)
+	}
 	return cfg, checkSecrets(cfg)
 }
 
