@@ -50,7 +50,7 @@ var (
 		NVML: "nvmlDeviceGetMemoryInfo_v2.free", Raw: "B",
 		DCGM: renamed(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_FREE_BYTES"),
 		Help: "Device memory that can still be allocated."})
-	MemoryReserved = row(Def{Entity: GPU, Tier: Fast, Max: maxBytes, Detail: true, Name: "vigil_gpu_memory_reserved_bytes",
+	MemoryReserved = row(Def{Entity: GPU, Tier: Fast, Max: maxBytes, Name: "vigil_gpu_memory_reserved_bytes",
 		NVML: "nvmlDeviceGetMemoryInfo_v2.reserved", Raw: "B",
 		DCGM: renamed(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_FB_RESERVED_BYTES"),
 		Help: "Device memory that the driver keeps for itself."})

@@ -42,7 +42,7 @@ var (
 		NVML: "nvmlDeviceGetEncoderStats.averageLatency", Raw: "µs", Scale: micro,
 		Help: "Time that the encoder takes for a frame, on average."})
 
-	GraphicsActivity = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_engine_active_ratio",
+	GraphicsActivity = row(Def{Entity: GPU, Tier: Fast, Max: 1, Detail: true, Name: "vigil_gpu_engine_active_ratio",
 		NVML: "gpm/1", Raw: "%", Scale: percent,
 		DCGM: renamed(Gauge, 0, 0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"),
 		Help: "Share of time in which the compute or graphics engine was active." + gpm})

@@ -31,7 +31,7 @@ var (
 	PowerAverage = row(Def{Entity: GPU, Tier: Fast, Max: maxWatts, Detail: true, Name: "vigil_gpu_power_draw_average_watts",
 		NVML: "field/185", Raw: "mW", Scale: milli,
 		Help: "Power draw averaged over one second, where the GPU tells it apart."})
-	PowerInstant = row(Def{Entity: GPU, Tier: Fast, Max: maxWatts, Name: "vigil_gpu_power_draw_instant_watts",
+	PowerInstant = row(Def{Entity: GPU, Tier: Fast, Max: maxWatts, Detail: true, Name: "vigil_gpu_power_draw_instant_watts",
 		NVML: "field/186", Raw: "mW", Scale: milli, DCGM: custom(Gauge, 0, 0, "DCGM_FI_DEV_POWER_USAGE_INSTANT"),
 		Help: "Power draw at this instant. The sensor of A100 and H100 sees a quarter of the time: prefer energy for means."})
 	Energy = row(Def{Entity: GPU, Kind: Counter, Tier: Fast, Name: "vigil_gpu_energy_joules_total",
