@@ -24,6 +24,7 @@ type world struct {
 	full     bool // the full profile
 	booked   *cost.Export
 	costs    func(since, until time.Time) (*cost.Answer, error)
+	series   *ProcessSeries
 }
 
 func (w *world) server(t testing.TB) *Server {
@@ -40,6 +41,7 @@ func (w *world) server(t testing.TB) *Server {
 		Version:       Version{"0.1.0", "abc1234", "go1.26"},
 		Authenticated: func() bool { return w.auth },
 		Full:          w.full,
+		Processes:     w.series,
 		Log:           slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 }
