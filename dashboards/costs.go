@@ -31,10 +31,10 @@ func costs() (dashboard.Dashboard, error) {
 		WithVariable(choice(VarInstance, "Agent", fmt.Sprintf("label_values(%s, instance)", metric.NodeInfo))).
 		WithVariable(choice(VarGPU, "GPU", fmt.Sprintf(`label_values(%s{instance=~"$%s"}, gpu)`, metric.GPUInfo, VarInstance)))
 	for _, r := range []row{
-		{2000, "What it costs", spent()},
-		{2100, "Whose it was", owners()},
-		{2200, "Energy", energy()},
-		{2300, "Prices", prices()},
+		{4000, "What it costs", spent()},
+		{4100, "Whose it was", owners()},
+		{4200, "Energy", energy()},
+		{4300, "Prices", prices()},
 	} {
 		b = b.WithRow(dashboard.NewRowBuilder(r.title).Id(r.id))
 		for _, p := range r.panels {
@@ -55,26 +55,26 @@ func spent() []cog.Builder[dashboard.Panel] {
 		return ask(legend, unitCount, "sum by (currency) (increase(%s[$__range]))", s)
 	}
 	return []cog.Builder[dashboard.Panel]{
-		stats(panel{id: 2001, title: "Cost in the time range", w: 8, h: 5, absent: "no price is known, or nothing was booked",
+		stats(panel{id: 4001, title: "Cost in the time range", w: 8, h: 5, absent: "no price is known, or nothing was booked",
 			queries: []query{
 				over("all, {{currency}}", sel(metric.OwnerCost)),
 				over("not busy, {{currency}}", sel(metric.OwnerCost, notBusy)),
 			}}),
-		stats(panel{id: 2002, title: "Share of the money that was not busy", w: 8, h: 5, absent: "no price is known, or nothing was booked", note: states,
+		stats(panel{id: 4002, title: "Share of the money that was not busy", w: 8, h: 5, absent: "no price is known, or nothing was booked", note: states,
 			queries: []query{
 				ask("not busy, {{currency}}", unitShare, "sum by (currency) (increase(%s[$__range])) / sum by (currency) (increase(%s[$__range]))",
 					sel(metric.OwnerCost, notBusy), sel(metric.OwnerCost)),
 			}}),
-		stats(panel{id: 2003, title: "Unobserved time", w: 8, h: 5, absent: "nothing was booked",
+		stats(panel{id: 4003, title: "Unobserved time", w: 8, h: 5, absent: "nothing was booked",
 			note: "Time of GPUs in the time range of which nobody knows what they did, and GPUs of which no price is known.",
 			queries: []query{
 				ask("of the time", unitShare, `sum(increase(%s[$__range])) / sum(increase(%s[$__range])) or 0 * sum(increase(%[2]s[$__range]))`,
 					sel(metric.OwnerSeconds, `state="unobserved"`), sel(metric.OwnerSeconds)),
 				total("GPUs without a price", sel(metric.PriceMissing)).alarming("orange"),
 			}}),
-		stacked(panel{id: 2004, title: "Cost per hour by state", w: 12, h: 9, absent: "no price is known, or nothing was booked", note: states,
+		stacked(panel{id: 4004, title: "Cost per hour by state", w: 12, h: 9, absent: "no price is known, or nothing was booked", note: states,
 			queries: []query{perHour("{{state}} {{currency}}", "state, currency", sel(metric.OwnerCost))}}),
-		stacked(panel{id: 2005, title: "GPUs by state", w: 12, h: 9, absent: "nothing was booked", note: states,
+		stacked(panel{id: 4005, title: "GPUs by state", w: 12, h: 9, absent: "nothing was booked", note: states,
 			queries: []query{ask("{{state}}", unitCount, "sum by (state) (rate(%s["+settled+"]))", sel(metric.OwnerSeconds))}}),
 	}
 }
@@ -86,20 +86,20 @@ func owners() []cog.Builder[dashboard.Panel] {
 	}
 	const team, owner = "team, currency", "owner_kind, owner, team, currency"
 	return []cog.Builder[dashboard.Panel]{
-		grid(panel{id: 2101, title: "Cost by team", w: 10, h: 9, absent: "no price is known, or nothing was booked",
+		grid(panel{id: 4101, title: "Cost by team", w: 10, h: 9, absent: "no price is known, or nothing was booked",
 			note: "Over the time range. Without a team: nobody's time, and owners whom no team was given.",
 			queries: []query{
 				growth("Cost", team, sel(metric.OwnerCost)),
 				growth("Not busy", team, sel(metric.OwnerCost, notBusy)),
 				ask("Budget of a month", unitCount, "max by (team, currency) (%s)", sel(metric.TeamBudget)),
 			}}, "team", "currency"),
-		grid(panel{id: 2102, title: "Cost by owner", w: 14, h: 9, absent: "no price is known, or nothing was booked",
+		grid(panel{id: 4102, title: "Cost by owner", w: 14, h: 9, absent: "no price is known, or nothing was booked",
 			queries: []query{
 				growth("Cost", owner, sel(metric.OwnerCost)),
 				growth("Idle", owner, sel(metric.OwnerCost, `state="idle_held"`)),
 				growth("Without a process", owner, sel(metric.OwnerCost, `state="held_without_process"`)),
 			}}, "owner_kind", "owner", "team", "currency"),
-		graph(panel{id: 2103, title: "GPUs by owner", w: 24, h: 8, absent: "nothing was booked",
+		graph(panel{id: 4103, title: "GPUs by owner", w: 24, h: 8, absent: "nothing was booked",
 			queries: []query{ask("{{owner_kind}} {{owner}}", unitCount, "sum by (owner_kind, owner) (rate(%s["+settled+"]))", sel(metric.OwnerSeconds))}}),
 	}
 }
@@ -110,11 +110,11 @@ func energy() []cog.Builder[dashboard.Panel] {
 		return ask("{{owner_kind}} {{owner}}", unitOf(s.row).perSecond, "sum by ("+by+") (rate(%s["+settled+"]))", s)
 	}
 	return []cog.Builder[dashboard.Panel]{
-		stacked(panel{id: 2201, title: "Power by owner", w: 8, h: 8, absent: "nothing was booked", queries: []query{slow(sel(metric.OwnerEnergy))}}),
-		graph(panel{id: 2202, title: "CO2 by owner", w: 8, h: 8, absent: "energy.carbon_g_per_kwh is not configured",
+		stacked(panel{id: 4201, title: "Power by owner", w: 8, h: 8, absent: "nothing was booked", queries: []query{slow(sel(metric.OwnerEnergy))}}),
+		graph(panel{id: 4202, title: "CO2 by owner", w: 8, h: 8, absent: "energy.carbon_g_per_kwh is not configured",
 			note:    "In grams per hour.",
 			queries: []query{ask("{{owner_kind}} {{owner}}", "massg", "sum by ("+by+") (3600 * rate(%s["+settled+"]))", sel(metric.OwnerCarbon))}}),
-		graph(panel{id: 2203, title: "Cost of energy per hour by owner", w: 8, h: 8, absent: "energy.price_per_kwh is not configured",
+		graph(panel{id: 4203, title: "Cost of energy per hour by owner", w: 8, h: 8, absent: "energy.price_per_kwh is not configured",
 			queries: []query{ask("{{owner_kind}} {{owner}} {{currency}}", unitCount, "sum by ("+by+", currency) (3600 * rate(%s["+settled+"]))", sel(metric.OwnerEnergyCost))}}),
 	}
 }
@@ -122,12 +122,12 @@ func energy() []cog.Builder[dashboard.Panel] {
 func prices() []cog.Builder[dashboard.Panel] {
 	const by = "instance, gpu, price, currency, provider, region, source, as_of"
 	return []cog.Builder[dashboard.Panel]{
-		grid(panel{id: 2301, title: "Prices in force", w: 18, h: 8, absent: "no price is known",
+		grid(panel{id: 4301, title: "Prices in force", w: 18, h: 8, absent: "no price is known",
 			queries: []query{
 				ask("", unitCount, "max by ("+by+") (%s)", sel(metric.PriceInfo)),
 				ask("Per hour", unitCount, "max by (instance, gpu, currency) (%s)", sel(metric.PricePerHour)),
 			}}, "instance", "gpu", "price", "currency", "provider", "region", "source", "as_of"),
-		graph(panel{id: 2302, title: "The ledger", w: 6, h: 8,
+		graph(panel{id: 4302, title: "The ledger", w: 6, h: 8,
 			queries: []query{
 				value(ofNode+" accounts", sel(metric.LedgerAccounts)),
 				ask(ofNode+" GPUs of owners that were too many", unitCount, "sum by (instance) (rate(%s["+settled+"]))", sel(metric.LedgerFolded)),

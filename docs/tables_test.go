@@ -90,6 +90,8 @@ func seriesTable() string {
 			account++
 		}
 	}
+	workload, _ := seriesOf(metric.Workload)
+	port, _ := seriesOf(metric.Interface)
 	budget := fmt.Sprintf("\nA test counts the series of a running agent and fails above %d for a GPU or %d for the host.\n", budgetGPU, budgetHost)
 	return table([]string{"for each", "series", "and one more for each"}, [][]string{
 		{"GPU that reports what any generation can", fmt.Sprint(gpu), "owner; price; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
@@ -98,6 +100,8 @@ func seriesTable() string {
 		{"source (NVML, host, agent, inference)", fmt.Sprint(source), ""},
 		{"model of an inference server", fmt.Sprint(endpoint), ""},
 		{"owner of a GPU, for each state that he had of it within the hour", fmt.Sprint(account), ""},
+		{"owner with a process on a GPU, of at most 32", fmt.Sprint(workload - 1), "fact that is absent, with the reason"},
+		{"port of an InfiniBand or RoCE adapter, of at most 16", fmt.Sprint(port), ""},
 		{"finding that fires", fmt.Sprint(len(metric.Of(metric.Finding))), ""},
 	}) + budget
 }

@@ -39,6 +39,7 @@ type Config struct {
 	Energy    Energy            `yaml:"energy"`
 	Ledger    Ledger            `yaml:"ledger"`
 	Budgets   []Budget          `yaml:"budgets"`
+	Movement  Movement          `yaml:"movement"`
 	Detect    Detect            `yaml:"detect"`
 	Rules     map[rules.ID]Rule `yaml:"rules"`
 	Links     Links             `yaml:"links"`
@@ -193,6 +194,7 @@ func Default() *Config {
 		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
 		Energy:    Energy{PUE: 1, TimeZone: "UTC"},
 		Ledger:    Ledger{Retention: Duration(35 * 24 * time.Hour)},
+		Movement:  defaultMovement(),
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),
 			IdleAfter:         Duration(30 * time.Minute),

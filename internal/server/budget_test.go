@@ -43,7 +43,11 @@ func everything(e metric.Entity, without, two map[*metric.Def]bool) collector.Re
 		if without[d] {
 			continue
 		}
-		for i := range d.Width() {
+		width := d.Width()
+		if d.Dim != nil && d.Dim.Shown > 0 {
+			width = min(width, d.Dim.Shown) // the source tells no more in this profile
+		}
+		for i := range width {
 			if !two[d] || i < 2 {
 				r.SetAt(d, i, max(d.Min, 0))
 			}
@@ -146,7 +150,7 @@ func TestFullGPUKeepsWithinTheBudget(t *testing.T) {
 }
 
 func TestDetailsAreSeriesInTheFullProfileOnly(t *testing.T) {
-	w := fullNode(nil, nil)
+	w := crowd(fullNode(nil, nil), 1, 1)
 	seen := func() map[string]bool {
 		names := map[string]bool{}
 		for _, f := range gather(t, w.server(t)) {
