@@ -282,17 +282,6 @@ type API struct {
 	Approved *bool  `json:"approved,omitempty"` // nil without a list of approved models
 }
 
-// Account is what one owner has had of one GPU since the ledger began, in one
-// state. The ledger makes it from snapshots; it is in none.
-type Account struct {
-	GPU   int
-	UUID  string
-	Model string
-	Owner Owner
-	State string // one of metric.GPUState
-	Readings
-}
-
 // XidCount is how often an Xid code has fallen on a GPU: in a source's part since
 // the source started, in a snapshot since the node booted, as far as an agent was
 // told. There an error that several sources tell of counts once.

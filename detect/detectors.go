@@ -75,17 +75,6 @@ func isNotebook(name string) bool {
 	return false
 }
 
-// isService reports whether a process has a context on GPUs without using them
-// for anybody: it makes no GPU held.
-func isService(name string) bool {
-	for _, service := range []string{"nvidia-cuda-mps", "nvidia-persistenced", "nv-hostengine", "dcgm-exporter", "Xorg", "gpuvigil"} {
-		if strings.HasPrefix(name, service) {
-			return true
-		}
-	}
-	return false
-}
-
 // decodeState reads a detector's memory, whose JSON has a field version.
 func decodeState(data []byte, into any, newest int) error {
 	var v struct {

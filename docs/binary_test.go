@@ -71,7 +71,7 @@ func help(t *testing.T, command ...string) string {
 	return string(out)
 }
 
-var commandLine = regexp.MustCompile(`(?m)^([a-z]+)\*?( .*)?\n((?:    \S.*\n)+)`)
+var commandLine = regexp.MustCompile(`(?m)^([a-z]+(?: [a-z]+)*)\*?( .*)?\n((?:    \S.*\n)+)`)
 
 // commands lists the commands that --help names, with what it says about them.
 func commands(t *testing.T) [][]string {

@@ -28,6 +28,7 @@ var nowhere = excuses{
 	metric.GPUDropped.Name:     "the driver returns no value that cannot be",
 	"vigil_nvswitch_":          "no NVSwitch has an error",
 	metric.MovementErrors.Name: "every file of owners can be read",
+	metric.Drained.Name:        "no file says that the node is drained",
 	" unless on (instance) " + metric.OutboxLength.Name: "stands in where no receiver is configured",
 }
 

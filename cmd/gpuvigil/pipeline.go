@@ -22,6 +22,7 @@ import (
 	"gpuvigil/collector/movement"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
+	"gpuvigil/internal/ledger"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/store"
 	"gpuvigil/rules"
@@ -42,6 +43,8 @@ type pipeline struct {
 	receivers []alerting.Receiver
 	outbox    *alerting.Outbox
 	recorder  *recorder
+	ledger    *ledger.Ledger
+	accounts  ledger.Config
 
 	recorded time.Time // when the state was last handed to the recorder, in the snapshots' time
 }
@@ -52,12 +55,15 @@ const saveEvery = 30 * time.Second
 
 // build makes a pipeline that has not begun.
 func (a *agent) build(cfg *config.Config) (*pipeline, error) {
-	p := &pipeline{cfg: cfg, log: a.log, demo: a.demo, outbox: a.outbox, recorder: a.recorder}
+	p := &pipeline{cfg: cfg, log: a.log, demo: a.demo, outbox: a.outbox, recorder: a.recorder, ledger: a.ledger}
 	sources, err := p.sources(&a.driver)
 	if err != nil {
 		return nil, err
 	}
 	if p.receivers, err = receivers(cfg, a.log); err != nil {
+		return nil, err
+	}
+	if p.accounts, err = ledgerConfig(cfg, a.log); err != nil {
 		return nil, err
 	}
 	p.sampler = collector.NewSampler(collector.SamplerConfig{Node: cfg.Node, Tiers: tiers(cfg.Sampling), Log: a.log}, sources)
@@ -79,7 +85,7 @@ func (p *pipeline) restore(st *store.Store) error {
 			return fmt.Errorf("restore the findings from %s: %w", st.Path(), err)
 		}
 	}
-	if err := p.configureOutbox(); err != nil {
+	if err := p.takeOver(); err != nil {
 		return err
 	}
 	if p.demo != nil && !p.demo.replayed {
@@ -99,8 +105,9 @@ func (p *pipeline) know(k collector.Known) {
 	}
 }
 
-// configureOutbox says who is told from now on.
-func (p *pipeline) configureOutbox() error {
+// takeOver says who is told from now on, and by which prices is counted.
+func (p *pipeline) takeOver() error {
+	p.ledger.Configure(p.accounts)
 	return p.outbox.Configure(alerting.OutboxConfig{
 		Node: p.cfg.Node, Log: p.log, Shadow: time.Duration(p.cfg.Alerting.Shadow), Links: p.links,
 	}, p.receivers...)
@@ -122,7 +129,7 @@ func (p *pipeline) inherit(old *pipeline) error {
 	if err != nil {
 		return fmt.Errorf("take over the findings: %w", err)
 	}
-	return p.configureOutbox()
+	return p.takeOver()
 }
 
 // run samples, detects and notifies until ctx ends, and then leaves the state to
@@ -150,7 +157,10 @@ func (p *pipeline) run(ctx context.Context) error {
 func (p *pipeline) observe(s *collector.Snapshot) {
 	incidents := p.engine.Observe(s)
 	p.outbox.Take(incidents)
-	if age := s.Time.Sub(p.recorded); len(incidents) > 0 || age >= saveEvery || age < 0 {
+	p.ledger.Observe(s)
+	// Also when the clock was set: after a crash nobody would know that what lies
+	// between is no time.
+	if age := s.Time.Sub(p.recorded); len(incidents) > 0 || age >= saveEvery || age < 0 || s.Step != 0 {
 		p.record(s)
 	}
 }
@@ -193,6 +203,7 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 		if err != nil {
 			return nil, err
 		}
+		h.WatchDrained(p.cfg.Host.DrainedFile)
 		sources = append(sources, scheduled(h, fast))
 		p.logs = kernellog.New(kernellog.Config{Kmsg: p.cfg.Host.Kmsg, Journal: p.cfg.Host.Journal, Fabric: p.cfg.Host.FabricManagerLog,
 			ProcFS: p.cfg.Host.ProcFS, Log: p.log.With("component", kernellog.SourceName)})

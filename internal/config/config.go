@@ -36,6 +36,10 @@ type Config struct {
 	Host      Host              `yaml:"host"`
 	Inference Inference         `yaml:"inference"`
 	Inventory Inventory         `yaml:"inventory"`
+	Prices    Prices            `yaml:"prices"`
+	Energy    Energy            `yaml:"energy"`
+	Ledger    Ledger            `yaml:"ledger"`
+	Budgets   []Budget          `yaml:"budgets"`
 	Movement  Movement          `yaml:"movement"`
 	Detect    Detect            `yaml:"detect"`
 	Rules     map[rules.ID]Rule `yaml:"rules"`
@@ -93,6 +97,8 @@ type Host struct {
 	Kmsg             string `yaml:"kmsg"`               // the kernel log; empty: it is not read
 	Journal          string `yaml:"journal"`            // file or FIFO with journalctl -k -o json, read if Kmsg cannot be; empty: none
 	FabricManagerLog string `yaml:"fabric_manager_log"` // empty: it is not read
+
+	DrainedFile string `yaml:"drained_file"` // while it exists, the node is drained; empty: nobody says
 }
 
 // Inference is the demand side: inference servers whose metrics are read.
@@ -188,6 +194,8 @@ func Default() *Config {
 		Host:      Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
 		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
 		Inventory: Inventory{Root: "/"},
+		Energy:    Energy{PUE: 1, TimeZone: "UTC"},
+		Ledger:    Ledger{Retention: Duration(35 * 24 * time.Hour)},
 		Movement:  defaultMovement(),
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),
@@ -248,6 +256,11 @@ func Parse(file string, source []byte) (*Config, error) {
 	for i := range c.Inference.Targets {
 		if c.Inference.Targets[i].Engine == "" {
 			c.Inference.Targets[i].Engine = "auto"
+		}
+	}
+	for i := range c.Prices.Own {
+		if c.Prices.Own[i].Kind == "" {
+			c.Prices.Own[i].Kind = "contracted"
 		}
 	}
 	for i := range c.Alerting.Slack {
@@ -321,6 +334,7 @@ func (c *Config) check(file string) error {
 		checkURL(link, key, false, fail)
 	}
 	c.Inventory.check(fail)
+	c.checkMoney(fail)
 	c.checkSlack(fail)
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"gpuvigil/collector"
+	"gpuvigil/internal/cost"
 	"gpuvigil/internal/metric"
 )
 
@@ -89,7 +90,31 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 		}
 	}
 	s.Inventory = unprivileged()
-	return &world{snap: s}
+	return &world{snap: s, booked: fullHour(s)}
+}
+
+// fullHour is what is exported of GPUs on each of which two owners were in every
+// state within an hour, with prices of each kind.
+func fullHour(s *collector.Snapshot) *cost.Export {
+	x := &cost.Export{}
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		for state := range cost.States {
+			owners := []collector.Owner{{}}
+			if state <= cost.HeldWithoutProcess {
+				owners = g.Owners
+			}
+			for _, o := range owners {
+				x.Accounts = append(x.Accounts, cost.Account{Key: cost.Key{UUID: g.UUID, Owner: o, State: state}, GPU: i, Model: g.Model, Currency: "USD",
+					Amounts: cost.Amounts{Time: 1, List: 1, Contracted: 1, Effective: 1, Electric: 1, Energy: 1, Carbon: 1}})
+			}
+		}
+		x.Prices = append(x.Prices, cost.Price{GPU: i, UUID: g.UUID, Model: g.Model, Kind: "contracted", Nano: 1, Currency: "USD"})
+	}
+	for _, o := range append(s.GPUs[0].Owners, collector.Owner{}) {
+		x.Owners = append(x.Owners, cost.OwnerEnergy{Owner: o, Model: s.GPUs[0].Model, Currency: "USD", Amounts: cost.Amounts{Electric: 1, Energy: 1, Carbon: 1}})
+	}
+	return x
 }
 
 // unprivileged is the inventory of eight owners without privileges: what they have

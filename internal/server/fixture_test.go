@@ -9,6 +9,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
+	"gpuvigil/internal/cost"
 	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
@@ -22,11 +23,18 @@ type world struct {
 	released time.Time
 	auth     bool
 	full     bool // the full profile
+	booked   *cost.Export
+	costs    func(since, until time.Time) (*cost.Answer, error)
 	series   *ProcessSeries
 }
 
 func (w *world) server(t testing.TB) *Server {
+	if w.booked == nil {
+		w.booked = &cost.Export{}
+	}
 	return New(Config{
+		Booked:        func() *cost.Export { return w.booked },
+		Costs:         w.costs,
 		Snapshot:      func() *collector.Snapshot { return w.snap },
 		View:          func() *detect.View { return w.view },
 		History:       w.history,

@@ -74,6 +74,9 @@ func (s *Server) fill(e *exposition, now time.Time) {
 	if view != nil {
 		e.findings(view)
 	}
+	if s.cfg.Booked != nil {
+		e.costs(s.cfg.Booked())
+	}
 	s.bridge.read(e)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
+	"gpuvigil/internal/cost"
 )
 
 // Config says what the server shows. Snapshot, View and Log are required; the
@@ -27,6 +28,11 @@ type Config struct {
 	// if it is not away.
 	Release       func(time.Duration) error
 	ReleasedUntil func() time.Time
+
+	// Booked is what the scrape page shows of the ledger, and Costs what it has booked
+	// from since to until; nil without a ledger. Costs may read the disk.
+	Booked func() *cost.Export
+	Costs  func(since, until time.Time) (*cost.Answer, error)
 
 	Version Version
 
@@ -107,5 +113,6 @@ func (s *Server) api() *http.ServeMux {
 	mux.HandleFunc("GET /api/v1/findings", s.apiFindings)
 	mux.HandleFunc("GET /api/v1/snapshot", s.apiSnapshot)
 	mux.HandleFunc("GET /api/v1/inventory", s.apiInventory)
+	mux.HandleFunc("GET /api/v1/costs", s.apiCosts)
 	return mux
 }

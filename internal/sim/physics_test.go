@@ -16,7 +16,7 @@ var notOurs = func() map[*metric.Def]bool {
 		metric.GPUPresent: true, metric.GPUHung: true, metric.GPUSampleAge: true, metric.FanSpeed: true, metric.GPUsExpected: true, metric.VersionChanges: true,
 		metric.AgentCPU: true, metric.AgentRSS: true, metric.AgentPSS: true,
 		metric.FunctionSeconds: true, metric.FunctionCalls: true, metric.FunctionErrors: true,
-		metric.AgentOpenFiles: true, metric.AgentGoroutines: true,
+		metric.AgentOpenFiles: true, metric.AgentGoroutines: true, metric.Drained: true, metric.PriceMissing: true,
 	}
 	for _, d := range unsupported {
 		rows[d] = true
