@@ -28,16 +28,19 @@ import (
 // Config is the whole configuration. The zero value is not valid: start from
 // Default.
 type Config struct {
-	Node      string            `yaml:"node"`    // name of this node; empty: $NODE_NAME, else the host name
-	Cluster   string            `yaml:"cluster"` // name of the cluster, shown in messages
-	Sampling  Sampling          `yaml:"sampling"`
-	NVML      NVML              `yaml:"nvml"`
-	Host      Host              `yaml:"host"`
-	Inference Inference         `yaml:"inference"`
-	Detect    Detect            `yaml:"detect"`
-	Rules     map[rules.ID]Rule `yaml:"rules"`
-	Links     Links             `yaml:"links"`
-	Alerting  Alerting          `yaml:"alerting"`
+	Node       string            `yaml:"node"`    // name of this node; empty: $NODE_NAME, else the host name
+	Cluster    string            `yaml:"cluster"` // name of the cluster, shown in messages
+	Sampling   Sampling          `yaml:"sampling"`
+	NVML       NVML              `yaml:"nvml"`
+	Host       Host              `yaml:"host"`
+	Inference  Inference         `yaml:"inference"`
+	Owners     Owners            `yaml:"owners"`
+	Kubernetes Kubernetes        `yaml:"kubernetes"`
+	Slurm      Slurm             `yaml:"slurm"`
+	Detect     Detect            `yaml:"detect"`
+	Rules      map[rules.ID]Rule `yaml:"rules"`
+	Links      Links             `yaml:"links"`
+	Alerting   Alerting          `yaml:"alerting"`
 }
 
 // Sampling is how often each tier of readings is taken.
@@ -165,8 +168,10 @@ func Default() *Config {
 			InitLimit: Duration(time.Minute),
 			Profile:   DefaultProfile,
 		},
-		Host:      Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
-		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
+		Host:       Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
+		Inference:  Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
+		Owners:     defaultOwners(),
+		Kubernetes: defaultKubernetes(),
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),
 			IdleAfter:         Duration(30 * time.Minute),
@@ -295,6 +300,7 @@ func (c *Config) check(file string) error {
 	for key, link := range map[string]string{"links.dashboard": c.Links.Dashboard, "links.runbook": c.Links.Runbook, "links.page": c.Links.Page} {
 		checkURL(link, key, false, fail)
 	}
+	c.checkOwners(fail)
 	c.checkSlack(fail)
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

@@ -18,12 +18,13 @@ import (
 const maxLabel = 200
 
 var (
-	refusedDuplicate = vm.GetOrCreateCounter(metric.SeriesRefused.Series("duplicate"))
-	refusedUnknown   = vm.GetOrCreateCounter(metric.SeriesRefused.Series("unknown"))
-	cappedXids       = vm.GetOrCreateCounter(metric.SeriesCapped.Series("xid"))
-	cappedSXids      = vm.GetOrCreateCounter(metric.SeriesCapped.Series("sxid"))
-	cappedOwners     = vm.GetOrCreateCounter(metric.SeriesCapped.Series("owner"))
-	cappedVersions   = vm.GetOrCreateCounter(metric.SeriesCapped.Series("version"))
+	refusedDuplicate  = vm.GetOrCreateCounter(metric.SeriesRefused.Series("duplicate"))
+	refusedUnknown    = vm.GetOrCreateCounter(metric.SeriesRefused.Series("unknown"))
+	cappedXids        = vm.GetOrCreateCounter(metric.SeriesCapped.Series("xid"))
+	cappedSXids       = vm.GetOrCreateCounter(metric.SeriesCapped.Series("sxid"))
+	cappedOwners      = vm.GetOrCreateCounter(metric.SeriesCapped.Series("owner"))
+	cappedAllocations = vm.GetOrCreateCounter(metric.SeriesCapped.Series("allocation"))
+	cappedVersions    = vm.GetOrCreateCounter(metric.SeriesCapped.Series("version"))
 )
 
 // exposition is the page of one scrape. Its samples and labels are used again
