@@ -2,7 +2,6 @@ package owner
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -142,16 +141,46 @@ func (s *Source) changes(snap *collector.Snapshot, uses map[process]*known, gift
 		add(g.allocation.UUID, g.to)
 	}
 	var events []collector.Event
-	last := map[string]string{}
+	last := map[string]set{}
 	for i := range snap.GPUs {
 		uuid := snap.GPUs[i].UUID
-		last[uuid] = text.Clean(strings.Join(slices.Sorted(maps.Keys(holders[uuid])), ", "), maxName)
-		if before, known := s.holders[uuid]; known && before != last[uuid] && now.Sub(s.began) > settle {
-			events = append(events, collector.Event{Kind: collector.OwnerEvent, UUID: uuid, From: cmp.Or(before, unowned), To: cmp.Or(last[uuid], unowned)})
+		last[uuid] = holders[uuid]
+		if before, known := s.holders[uuid]; known && now.Sub(s.began) > settle {
+			events = append(events, passed(uuid, before, last[uuid])...)
 		}
 	}
 	s.holders = last
 	return events
+}
+
+// passed has an event for each owner who came or went: one who came beside one who
+// went has taken over.
+func passed(uuid string, before, after set) []collector.Event {
+	gone, come := missing(before, after), missing(after, before)
+	var events []collector.Event
+	for i := range max(len(gone), len(come)) {
+		e := collector.Event{Kind: collector.OwnerEvent, UUID: uuid, From: unowned, To: unowned}
+		if i < len(gone) {
+			e.From = gone[i]
+		}
+		if i < len(come) {
+			e.To = come[i]
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// missing returns what is in a and not in b, sorted.
+func missing(a, b set) []string {
+	var out []string
+	for name := range a {
+		if !b[name] {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // unowned is what is said of a GPU that nobody holds.

@@ -67,7 +67,7 @@ type Source struct {
 	minors     map[int]string
 	minorsRead time.Time
 	minorsErr  error
-	holders    map[string]string // owners of each GPU as of the last sample, by uuid
+	holders    map[string]set // owners of each GPU as of the last sample, by uuid
 	began      time.Time
 	foreign    bool // the pids of the driver are not those of this /proc
 }
@@ -99,7 +99,7 @@ func New(cfg Config) (*Source, error) {
 		names: names{podLogs: cfg.PodLogs, containerLogs: cfg.ContainerLogs, docker: cfg.Docker},
 		users: users{form: cfg.Users, key: cfg.UserKey, passwd: cfg.Passwd},
 		jobs:  jobFiles{mapping: cfg.JobMapping, details: cfg.JobDetails, cgroups: cfg.SysFS + "/fs/cgroup"},
-		known: map[process]*known{}, identities: identities{}, holders: map[string]string{}, began: time.Now(),
+		known: map[process]*known{}, identities: identities{}, holders: map[string]set{}, began: time.Now(),
 	}
 	if err := s.users.check(); err != nil {
 		return nil, err
