@@ -37,6 +37,14 @@ func gpus() []cog.Builder[dashboard.Panel] {
 				ask("energy in the time range", unitOf(metric.Energy).value, "sum(increase(%s[$__range]))", sel(metric.Energy)),
 			}}),
 
+		grid(panel{id: 250, title: "Who was given them", w: 12, h: 7, absent: "no kubelet or Slurm prolog said who was given a GPU",
+			note:    "Who uses a GPU may be somebody else: compare with the table above.",
+			queries: []query{per("instance, gpu, mig, owner_kind, owner, team, resource, source", value("", sel(metric.AllocationInfo)))}},
+			"instance", "gpu", "mig", "owner_kind", "owner", "team", "resource", "source"),
+		grid(panel{id: 251, title: "Owners", w: 12, h: 7, absent: "no owner is known",
+			queries: []query{per("instance, owner_kind, owner, team, cost_center, sensitivity, stage, critical", value("", sel(metric.OwnerInfo)))}},
+			"instance", "owner_kind", "owner", "team", "cost_center", "sensitivity", "stage", "critical"),
+
 		graph(panel{id: 205, title: "Utilization", w: 8, h: 8,
 			queries: []query{value(ofGPU, sel(metric.Utilization))}}),
 		graph(panel{id: 206, title: "Memory used of capacity", w: 8, h: 8,

@@ -84,12 +84,14 @@ func seriesTable() string {
 	source, _ := seriesOf(metric.Source)
 	instance, _ := seriesOf(metric.Instance)
 	endpoint, _ := seriesOf(metric.Endpoint)
+	workload, _ := seriesOf(metric.Workload)
 	budget := fmt.Sprintf("\nA test counts the series of a running agent and fails above %d for a GPU or %d for the host.\n", budgetGPU, budgetHost)
 	return table([]string{"for each", "series", "and one more for each"}, [][]string{
-		{"GPU that reports what any generation can", fmt.Sprint(gpu), "owner; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
+		{"GPU that reports what any generation can", fmt.Sprint(gpu), "two for each owner who uses it and one for each who was given it; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
 		{"MIG instance", fmt.Sprint(instance), ""},
 		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; rule, receiver and reason in the agent's own counters"},
-		{"source (NVML, host, agent, inference)", fmt.Sprint(source), ""},
+		{"source (NVML, host, agent, owner, kubelet, inference)", fmt.Sprint(source), ""},
+		{"owner of what runs or was given", fmt.Sprint(workload), ""},
 		{"model of an inference server", fmt.Sprint(endpoint), ""},
 		{"finding that fires", fmt.Sprint(len(metric.Of(metric.Finding))), ""},
 	}) + budget

@@ -53,10 +53,9 @@ func TestWholeWay(t *testing.T) {
 		return p.has(t.Context(), "vigil_node_info and vigil_node_info offset 12s")
 	})
 	checkDashboards(t, p, excuses{
-		"vigil_owner_gpu_share_ratio": "no source tells who owns a GPU yet",
-		"vigil_kernel_log_":           "this machine's kernel log is not the simulated node's",
-		"vigil_fabric_manager_":       "nor is its fabric manager",
-	}, "overview: Who holds them", "overview: NVSwitch errors", "overview: Kernel log")
+		"vigil_kernel_log_":     "this machine's kernel log is not the simulated node's",
+		"vigil_fabric_manager_": "nor is its fabric manager",
+	}, "overview: NVSwitch errors", "overview: Kernel log")
 
 	before, err := a.findings()
 	if err != nil {
@@ -96,6 +95,8 @@ func wholeWayConfig(node *simulated, slack *slacktest.Server, tokenFile string) 
 	return fmt.Sprintf(`
 sampling: {fast: 1s, slow: 1s, inventory: 2s}
 host: {sysfs: %s, kmsg: "", fabric_manager_log: ""}
+owners: {pod_logs: %s, mapping: [{namespace: inference, team: assistants}]}
+slurm: {job_mapping: %s}
 inference:
   interval: 1s
   timeout: 1s
@@ -106,7 +107,7 @@ rules:
   saturated_gpu: {for: 1s, hold: 5s}
   xid: {hold: 20s}
   version_changed: {hold: 10s}
-`, node.sys, node.inference.URL, strings.Join(node.first.Endpoints[0].GPUs, ", ")) + slackConfig(slack, tokenFile)
+`, node.sys, node.PodLogs(), node.JobMapping(), node.inference.URL, strings.Join(node.first.Endpoints[0].GPUs, ", ")) + slackConfig(slack, tokenFile)
 }
 
 // finding is an error if no finding of the cause has the state.

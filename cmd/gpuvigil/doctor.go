@@ -202,13 +202,13 @@ func doctorTiers(c *config.Config) []diagnosis {
 	if err != nil {
 		tier0.found = err.Error()
 	}
-	tier1 := access("tier 1: kubelet pod-resources", "/var/lib/kubelet/pod-resources", unix.R_OK|unix.X_OK, "mount this directory to name the pod that was given each GPU")
+	tier1 := kubeletTier(c)
 	tier2 := kernelLog(c.Host.Kmsg)
 	tier3 := diagnosis{what: "tier 3: ptrace-level reads", found: "off; libraries and I/O of other users' processes stay unknown", advice: "give CAP_SYS_PTRACE only if you want them"}
 	if _, err := os.ReadFile("/proc/1/io"); err == nil {
 		tier3.ok, tier3.found, tier3.advice = true, "this user can read other users' processes", ""
 	}
-	return []diagnosis{tier0, tier1, tier2, tier3}
+	return append([]diagnosis{tier0}, append(doctorOwners(c), tier1, tier2, tier3)...)
 }
 
 // kernelLog opens the log, as the agent does: the right to read the file is not
@@ -232,13 +232,6 @@ func kernelLog(path string) diagnosis {
 	}
 	d.ok, d.found = true, path+" is readable: Xid and SXid errors with their messages"
 	return d
-}
-
-func access(what, path string, mode uint32, advice string) diagnosis {
-	if err := unix.Access(path, mode); err != nil {
-		return diagnosis{what: what, found: path + ": " + err.Error(), advice: advice}
-	}
-	return diagnosis{what: what, ok: true, found: path + " is readable"}
 }
 
 func doctorSlack(ctx context.Context, c *config.Config) []diagnosis {

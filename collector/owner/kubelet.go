@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -74,8 +75,10 @@ func (k *Kubelet) Sample(ctx context.Context) (*collector.Part, error) {
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 		return part, fmt.Errorf("look for the kubelet's socket %s: %w", path, collector.ErrAbsent)
+	case errors.Is(err, fs.ErrPermission) || err == nil && unix.Access(path, unix.W_OK) != nil:
+		return part, fmt.Errorf("connect to the kubelet's socket %s: this user may not (tier 1): %w", path, collector.ErrAbsent)
 	case err != nil:
-		return part, fmt.Errorf("look for the kubelet's socket: %w: mount its directory and give the right to read it, or set kubernetes.pod_resources to \"\"", err)
+		return part, fmt.Errorf("look for the kubelet's socket: %w: mount its directory, or set kubernetes.pod_resources to \"\"", err)
 	}
 	list, err := ask(ctx, path)
 	switch {

@@ -67,14 +67,15 @@ func (n *names) refresh(now time.Time) {
 	n.err = errors.Join(n.list(n.podLogs, n.readPod), n.list(n.containerLogs, n.readContainer))
 }
 
-// list calls each with the names in a directory. One that does not exist, as on a
-// node without Kubernetes, has none.
+// list calls each with the names in a directory. One that does not exist, as on a node
+// without Kubernetes, or that this user may not list, has none: then pods go by their
+// uid, and doctor says so.
 func (n *names) list(dir string, each func(string)) error {
 	if dir == "" {
 		return nil
 	}
 	entries, err := entriesOf(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
 	for _, e := range entries {
