@@ -17,15 +17,19 @@ type Kind uint8
 
 // The kinds of rows.
 const (
-	Gauge   Kind = iota // may go up and down
-	Counter             // only goes up, restarts at zero; its name ends in _total
-	Info                // constant 1, its labels are the message; its name ends in _info
+	Gauge     Kind = iota // may go up and down
+	Counter               // only goes up, restarts at zero; its name ends in _total
+	Info                  // constant 1, its labels are the message; its name ends in _info
+	Histogram             // native: its buckets are in protobuf scrapes only
 )
 
 // String returns the type as the text format spells it: an info row is a gauge there.
 func (k Kind) String() string {
-	if k == Counter {
+	switch k {
+	case Counter:
 		return "counter"
+	case Histogram:
+		return "histogram"
 	}
 	return "gauge"
 }
@@ -40,7 +44,7 @@ const (
 	Node Entity = iota
 	GPU
 	Instance // a MIG instance
-	Process  // a process on a GPU; never a series of its own by default
+	Process  // a process on a GPU, or those of one name; no series by default
 	Endpoint // an inference server as seen through its metrics page
 	Xid      // one Xid code on one GPU
 	Link     // one NVLink of a GPU; sampled in the full profile only
@@ -49,6 +53,7 @@ const (
 	Source   // a source of samples
 	Agent    // gpuvigil itself
 	Finding  // what the detectors say
+	Option   // a GPU, in what only the configuration switches on; has no vector
 	entities
 )
 
@@ -56,7 +61,7 @@ var entityLabels = [entities][]string{
 	Node:     {},
 	GPU:      {"gpu", "uuid"},
 	Instance: {"gpu", "uuid", "mig", "profile"},
-	Process:  {"gpu", "uuid", "pid"},
+	Process:  {"gpu", "uuid", "process"},
 	Endpoint: {"endpoint", "engine", "model"},
 	Xid:      {"gpu", "uuid", "xid"},
 	Link:     {"gpu", "uuid", "link"},
@@ -65,9 +70,10 @@ var entityLabels = [entities][]string{
 	Source:   {"source"},
 	Agent:    {},
 	Finding:  {"rule", "severity", "subject", "cause"},
+	Option:   {"gpu", "uuid"},
 }
 
-var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "xid", "link", "workload", "account", "source", "agent", "finding"}
+var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "xid", "link", "workload", "account", "source", "agent", "finding", "option"}
 
 // String returns the entity's name in lower case.
 func (e Entity) String() string { return entityNames[e] }

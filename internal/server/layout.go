@@ -26,6 +26,8 @@ type row struct {
 	slot  int
 	typ   dto.MetricType
 	names []string // of its labels
+
+	textHead, openHead string // what stands before its samples in the two text formats
 }
 
 // notPlain are the rows that are made from an entity's identity and state, or by
@@ -45,9 +47,12 @@ func newLayout(full bool) *layout {
 	}
 	for i, d := range defs {
 		l.slot[d] = i
-		l.rows[i] = row{def: d, slot: i, typ: dto.MetricType_GAUGE, names: d.LabelNames()}
-		if d.Kind == metric.Counter {
+		l.rows[i] = row{def: d, slot: i, typ: dto.MetricType_GAUGE, names: d.LabelNames(), textHead: head(d, false), openHead: head(d, true)}
+		switch d.Kind {
+		case metric.Counter:
 			l.rows[i].typ = dto.MetricType_COUNTER
+		case metric.Histogram:
+			l.rows[i].typ = dto.MetricType_HISTOGRAM
 		}
 		if d.Dim != nil && l.values[d.Dim] == nil {
 			for _, v := range d.Dim.Values {

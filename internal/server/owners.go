@@ -2,8 +2,6 @@ package server
 
 import (
 	"cmp"
-	"maps"
-	"math"
 	"slices"
 	"strconv"
 
@@ -11,72 +9,71 @@ import (
 	"gpuvigil/internal/metric"
 )
 
-// use is how much of one GPU each owner uses, and nobody that is known: the zero Owner.
-type use struct {
-	of map[collector.Owner]*[2]float64 // by the values of metric.ShareOf; as the driver counts
+// usage is how much of one GPU each owner uses, and nobody that is known: the zero
+// Owner.
+type usage struct {
+	uuid string
+	by   []used
 }
 
-func (u *use) add(o collector.Owner, i int, v float64) {
+// used is one owner's use, by the values of metric.ShareOf, as the driver counts.
+type used struct {
+	owner collector.Owner
+	of    [2]float64
+}
+
+func (u *usage) add(o collector.Owner, i int, v float64) {
 	if !(v > 0) {
 		return
 	}
-	if u.of == nil {
-		u.of = map[collector.Owner]*[2]float64{}
+	at := slices.IndexFunc(u.by, func(have used) bool { return have.owner == o })
+	if at < 0 {
+		at = len(u.by)
+		u.by = append(u.by, used{owner: o})
 	}
-	if u.of[o] == nil {
-		u.of[o] = &[2]float64{}
-	}
-	u.of[o][i] += v
+	u.by[at].of[i] += v
 }
 
-// sharesOf sums the use of each GPU over the processes of its owners, by uuid. What the
-// driver lists no process for is nobody's.
-func sharesOf(s *collector.Snapshot) map[string]*use {
-	gpus := map[string]*use{}
+// usages sums the use of each GPU over the processes of its owners. What the driver
+// lists no process for is nobody's. The memory is that of the scrape before.
+func usages(into []usage, s *collector.Snapshot) []usage {
+	into = into[:0]
+	of := func(uuid string) *usage {
+		i := slices.IndexFunc(into, func(u usage) bool { return u.uuid == uuid })
+		if i < 0 {
+			return nil
+		}
+		return &into[i]
+	}
 	for i := range s.Processes {
 		p := &s.Processes[i]
-		u := gpus[p.UUID]
+		u := of(p.UUID)
 		if u == nil {
-			u = &use{}
-			gpus[p.UUID] = u
+			if n := len(into); n < cap(into) {
+				into = into[:n+1]
+				into[n].uuid, into[n].by = p.UUID, into[n].by[:0]
+			} else {
+				into = append(into, usage{uuid: p.UUID})
+			}
+			u = &into[len(into)-1]
 		}
 		u.add(p.Owner, 0, p.Value(metric.ProcessMemoryUsed))
 		u.add(p.Owner, 1, p.Value(metric.ProcessUtilization))
 	}
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		u := gpus[g.UUID]
-		if u == nil {
-			continue // without a process what the driver holds is not use
+		if u := of(g.UUID); u != nil { // without a process what the driver holds is not use
+			u.add(collector.Owner{}, 0, g.Value(metric.UnattributedMemory))
+			u.add(collector.Owner{}, 1, g.Value(metric.UnattributedUtilization))
 		}
-		u.add(collector.Owner{}, 0, g.Value(metric.UnattributedMemory))
-		u.add(collector.Owner{}, 1, g.Value(metric.UnattributedUtilization))
 	}
-	return gpus
-}
-
-// shares returns the owners, most memory first, and what share of the whole use each
-// has: NaN where nothing is used or known.
-func (u *use) shares() ([]collector.Owner, map[collector.Owner][2]float64) {
-	var all [2]float64
-	for _, v := range u.of {
-		all[0] += v[0]
-		all[1] += v[1]
+	for i := range into {
+		slices.SortFunc(into[i].by, func(a, b used) int {
+			return cmp.Or(cmp.Compare(b.of[0], a.of[0]), cmp.Compare(b.of[1], a.of[1]),
+				cmp.Compare(a.owner.Kind, b.owner.Kind), cmp.Compare(a.owner.ID, b.owner.ID), cmp.Compare(a.owner.Team, b.owner.Team))
+		})
 	}
-	out := map[collector.Owner][2]float64{}
-	for o, v := range u.of {
-		share := [2]float64{math.NaN(), math.NaN()}
-		for i := range share {
-			if all[i] > 0 {
-				share[i] = v[i] / all[i]
-			}
-		}
-		out[o] = share
-	}
-	owners := slices.SortedFunc(maps.Keys(u.of), func(a, b collector.Owner) int {
-		return cmp.Or(cmp.Compare(u.of[b][0], u.of[a][0]), cmp.Compare(u.of[b][1], u.of[a][1]), cmp.Compare(a.String()+a.Team, b.String()+b.Team))
-	})
-	return owners, out
+	return into
 }
 
 // ownerLabels are the owner's labels. An empty label would be none.
@@ -87,59 +84,64 @@ func ownerLabels(o collector.Owner) (kind, id, team string) {
 	return o.Kind, o.ID, o.Team
 }
 
-// owners has the GPU's shares. Those of owners beyond the limit are one share of an
-// owner of that name, so that the sum stays 1.
-func (e *exposition) owners(index string, g *collector.GPU, u *use) {
-	if u == nil {
+// others is the owner of what those have who are too many.
+const others = "others"
+
+// owners has the shares of the GPU's owners, most memory first. Those of owners beyond
+// the limit are one share, so that the sum stays 1. There is none of what nobody uses.
+func (e *exposition) owners(index, uuid string) {
+	i := slices.IndexFunc(e.usages, func(u usage) bool { return u.uuid == uuid })
+	if i < 0 {
 		return
 	}
-	owners, shares := u.shares()
-	var rest [2]float64
-	if extra := len(owners) - maxOwners; extra > 0 {
-		cappedOwners.Add(extra)
-		for _, o := range owners[maxOwners:] {
-			for i, v := range shares[o] {
-				if v > 0 {
-					rest[i] += v
-				}
+	by := e.usages[i].by
+	var all, rest [2]float64
+	for n, u := range by {
+		for i, v := range u.of {
+			all[i] += v
+			if n >= maxOwners {
+				rest[i] += v
 			}
 		}
-		owners = owners[:maxOwners]
+	}
+	if extra := len(by) - maxOwners; extra > 0 {
+		cappedOwners.Add(extra)
+		by = by[:maxOwners]
 	}
 	for i, of := range metric.ShareOf.Values {
-		for _, o := range owners {
-			kind, id, team := ownerLabels(o)
-			e.one(metric.OwnerShare, shares[o][i], index, g.UUID, of, kind, id, team)
+		if all[i] == 0 {
+			continue
+		}
+		for _, u := range by {
+			kind, id, team := ownerLabels(u.owner)
+			e.one(metric.OwnerShare, u.of[i]/all[i], index, uuid, of, kind, id, team)
 		}
 		if rest[i] > 0 {
-			e.one(metric.OwnerShare, rest[i], index, g.UUID, of, others, others, "")
+			e.one(metric.OwnerShare, rest[i]/all[i], index, uuid, of, others, others, "")
 		}
 	}
 }
-
-// others is the owner of what those have who are too many.
-const others = "others"
 
 func (e *exposition) allocations(index, uuid, mig string, given []collector.Allocation) {
 	if extra := len(given) - maxOwners; extra > 0 {
 		cappedAllocations.Add(extra)
 		given = given[:maxOwners]
 	}
-	seen := map[[5]string]bool{}
-	for _, a := range given {
-		kind, id, team := ownerLabels(a.Owner)
-		key := [5]string{kind, id, a.Container, a.Resource, a.Source}
-		if seen[key] {
+	for i, a := range given {
+		same := func(b collector.Allocation) bool {
+			return b.Owner == a.Owner && b.Container == a.Container && b.Resource == a.Resource && b.Source == a.Source
+		}
+		if slices.ContainsFunc(given[:i], same) {
 			continue // two shares that differ only in their number
 		}
-		seen[key] = true
+		kind, id, team := ownerLabels(a.Owner)
 		e.one(metric.AllocationInfo, 1, index, uuid, mig, kind, id, team, a.Container, a.Resource, a.Source)
 	}
 }
 
 // workloads has the owners with what the configuration says of them, and, while there
 // is some, the one of what nobody owns.
-func (e *exposition) workloads(s *collector.Snapshot, users map[string]*use) {
+func (e *exposition) workloads(s *collector.Snapshot) {
 	list := s.Workloads
 	if extra := len(list) - maxWorkloads; extra > 0 {
 		cappedOwners.Add(extra)
@@ -148,15 +150,13 @@ func (e *exposition) workloads(s *collector.Snapshot, users map[string]*use) {
 	for i := range list {
 		w := &list[i]
 		kind, id, team := ownerLabels(w.Owner)
-		t := e.entity(metric.Workload, kind, id, team)
-		if t == nil {
-			continue
+		if t := e.entity(metric.Workload, kind, id, team); t != nil {
+			e.one(metric.OwnerInfo, 1, kind, id, team, w.CostCenter, w.Sensitivity, w.Stage, strconv.FormatBool(w.Critical))
+			e.readings(metric.Workload, t, w.Readings)
 		}
-		e.one(metric.OwnerInfo, 1, kind, id, team, w.CostCenter, w.Sensitivity, w.Stage, strconv.FormatBool(w.Critical))
-		e.readings(metric.Workload, t, w.Readings)
 	}
-	for _, u := range users {
-		if u.of[collector.Owner{}] != nil {
+	for _, u := range e.usages {
+		if slices.ContainsFunc(u.by, func(u used) bool { return u.owner == collector.Owner{} }) {
 			kind, id, team := ownerLabels(collector.Owner{})
 			e.one(metric.OwnerInfo, 1, kind, id, team, "", "", "", "false")
 			return

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -48,7 +49,7 @@ func (s *Sim) invite(g *gpu) {
 
 // all returns the processes on the GPU. What guests do of its work, its own processes
 // do not.
-func (g *gpu) all() []*process {
+func (g *gpu) all() []process {
 	if g.lost {
 		return nil
 	}
@@ -56,13 +57,15 @@ func (g *gpu) all() []*process {
 	for _, p := range g.guests {
 		rest -= p.share
 	}
-	out := make([]*process, 0, len(g.procs)+len(g.guests))
+	out := make([]process, 0, len(g.procs)+len(g.guests))
 	for _, p := range g.procs {
-		own := *p
-		own.share = rest / float64(len(g.procs))
-		out = append(out, &own)
+		out = append(out, *p)
+		out[len(out)-1].share = rest / float64(len(g.procs))
 	}
-	return append(out, g.guests...)
+	for _, p := range g.guests {
+		out = append(out, *p)
+	}
+	return out
 }
 
 // allocations says who was given the GPU: its holder, guests that are known, and those
@@ -142,5 +145,7 @@ func (s *Sim) describe(o *ownership) {
 	for _, a := range o.allocations {
 		add(a.Owner, a.Container)
 	}
-	slices.SortFunc(o.workloads, func(a, b collector.Workload) int { return strings.Compare(a.Owner.String(), b.Owner.String()) })
+	slices.SortFunc(o.workloads, func(a, b collector.Workload) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.ID, b.ID))
+	})
 }

@@ -16,7 +16,8 @@ var unsupported = []*metric.Def{
 	metric.FanSpeed, metric.EncoderSessions, metric.EncoderFrames, metric.EncoderLatency,
 	metric.RetiredPages, metric.RetiredPending, metric.RemapInactive, metric.BankRemapPending, metric.RepairPending,
 	metric.NVLink5Errors, metric.NVLink5Drops, metric.NVLinkBER, metric.NVLinkFEC, metric.C2CLinks, metric.C2CErrors,
-	metric.NUMANode, metric.VGPULicensed, metric.VGPUs,
+	metric.C2CMode, metric.CaptureSessions, metric.CaptureFrames, metric.CaptureLatency, metric.ProtectedCapacity, metric.ProtectedUsed,
+	metric.EDPPMultiplier, metric.NUMANode, metric.VGPULicensed, metric.VGPUs,
 }
 
 // observe samples the tiers whose time has come.
@@ -151,9 +152,17 @@ func (s *Sim) part() *collector.Part {
 		Node: collector.Node{Name: s.cfg.Node, Versions: s.versions, Readings: s.host.readings.Clone()},
 		GPUs: make([]collector.GPU, 0, len(s.gpus))}
 	s.events = nil
+	processes := 0
+	for _, g := range s.gpus {
+		processes += len(g.processes)
+	}
+	p.Processes = make([]collector.Process, 0, processes)
 	for _, g := range s.gpus {
 		gpu := collector.GPU{Index: g.index, UUID: g.uuid, Model: model, PCIBusID: g.bus, Serial: g.serial, VBIOS: s.version("vbios"),
 			Architecture: architecture, Present: !g.lost, Hung: g.hung, Unsupported: unsupported, Xids: g.xids, Readings: g.readings.Clone()}
+		if s.cfg.Histograms {
+			gpu.Distributions = g.bands.Distributions()
+		}
 		p.GPUs = append(p.GPUs, gpu)
 		p.Processes = append(p.Processes, g.processes...)
 	}

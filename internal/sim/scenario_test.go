@@ -94,6 +94,7 @@ func TestDemo(t *testing.T) {
 		{-149 * time.Minute, "the driver that the node came with", func(v seen) bool { return v.driver == "570.124.06" }},
 		{-145 * time.Minute, "a new driver", func(v seen) bool { return v.driver == "570.133.20" }},
 		{-60 * time.Minute, "an idle queue before the saturation", func(v seen) bool { return v.waiting < 5 && v.p95 < 1 }},
+		{-60 * time.Minute, "a process of which nobody knows whose it is", func(v seen) bool { return v.users(1) == 1 && v.part.GPUs[1].Value(metric.ProcessCount) == 2 }},
 		{-7 * time.Minute, "the sweep at work", func(v seen) bool { return v.given(sweep) == 1 && v.xids(sweep, 31) == 0 }},
 		{-5*time.Minute - 30*time.Second, "the sweep dead of Xid 31", func(v seen) bool {
 			return v.xids(sweep, 31) == 1 && v.part.GPUs[sweep].Value(metric.MemoryUsed) == 0
@@ -115,7 +116,6 @@ func TestDemo(t *testing.T) {
 			return g.Value(metric.Utilization) == 0 && g.Value(metric.MemoryUsed) > 0 && v.given(notebookGPU) == 2
 		}},
 		{0, "two teams on one GPU", func(v seen) bool { return v.users(chatGPU) == 2 && v.given(chatGPU) == 2 }},
-		{-60 * time.Minute, "a process of which nobody knows whose it is", func(v seen) bool { return v.users(1) == 1 && v.part.GPUs[1].Value(metric.ProcessCount) == 2 }},
 		{3 * time.Minute, "a GPU that is given and not used", func(v seen) bool { return v.given(sweep) == 1 && v.users(sweep) == 0 }},
 		{6 * time.Minute, "the lost GPU back, with everything reset", func(v seen) bool {
 			g := v.part.GPUs[lost]
