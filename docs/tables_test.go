@@ -85,14 +85,16 @@ func seriesTable() string {
 	instance, _ := seriesOf(metric.Instance)
 	endpoint, _ := seriesOf(metric.Endpoint)
 	workload, _ := seriesOf(metric.Workload)
+	port, _ := seriesOf(metric.Interface)
 	budget := fmt.Sprintf("\nA test counts the series of a running agent and fails above %d for a GPU or %d for the host.\n", budgetGPU, budgetHost)
 	return table([]string{"for each", "series", "and one more for each"}, [][]string{
 		{"GPU that reports what any generation can", fmt.Sprint(gpu), "two for each owner who uses it and one for each who was given it; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
 		{"MIG instance", fmt.Sprint(instance), ""},
 		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; rule, receiver and reason in the agent's own counters"},
-		{"source (NVML, host, agent, owner, kubelet, inference)", fmt.Sprint(source), ""},
-		{"owner of what runs or was given", fmt.Sprint(workload), ""},
+		{"source (NVML, host, agent, owner, kubelet, movement, interfaces, inference)", fmt.Sprint(source), ""},
 		{"model of an inference server", fmt.Sprint(endpoint), ""},
+		{"owner with a process on a GPU, of at most 32", fmt.Sprint(workload - 1), "fact that is absent, with the reason"},
+		{"port of an InfiniBand or RoCE adapter, of at most 16", fmt.Sprint(port), ""},
 		{"finding that fires", fmt.Sprint(len(metric.Of(metric.Finding))), ""},
 	}) + budget
 }

@@ -18,6 +18,7 @@ import (
 	"gpuvigil/collector/host"
 	"gpuvigil/collector/inference"
 	"gpuvigil/collector/kernellog"
+	"gpuvigil/collector/movement"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/metric"
@@ -31,8 +32,9 @@ type pipeline struct {
 	cfg       *config.Config
 	log       *slog.Logger
 	demo      *demo
-	driver    *child.Config     // of the child that talks to NVML; nil without NVML
-	logs      *kernellog.Source // nil in a demo
+	driver    *child.Config      // of the child that talks to NVML; nil without NVML
+	logs      *kernellog.Source  // nil in a demo
+	movement  *movement.Movement // nil in a demo, and where it is off
 	sampler   *collector.Sampler
 	engine    *detect.Engine
 	receivers []alerting.Receiver
@@ -105,6 +107,9 @@ func (p *pipeline) inherit(old *pipeline) error {
 	if s := old.sampler.Latest(); s != nil {
 		p.know(s.Known())
 	}
+	if p.movement != nil && old.movement != nil {
+		p.movement.Inherit(old.movement)
+	}
 	state, err := old.engine.Save()
 	if err == nil {
 		err = p.engine.Restore(state)
@@ -124,6 +129,9 @@ func (p *pipeline) run(ctx context.Context) error {
 	err := group.Wait()
 	if p.logs != nil {
 		err = errors.Join(err, p.logs.Close())
+	}
+	if p.movement != nil {
+		err = errors.Join(err, p.movement.Close())
 	}
 	if s := p.sampler.Latest(); s != nil {
 		p.record(s)
@@ -179,6 +187,11 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 			return nil, err
 		}
 		sources = append(sources, whose...)
+		moving, err := p.moving()
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, moving...)
 		if !p.cfg.NVML.Enabled {
 			break
 		}

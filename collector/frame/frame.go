@@ -68,6 +68,7 @@ const (
 	attributionSection
 	allocationSection
 	inventorySection
+	interfaceSection
 )
 
 // The bits of the flags of a GPU, a part and an event.
@@ -98,7 +99,7 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // vectors are the entities of a part that have readings.
-var vectors = [...]metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Process, metric.Endpoint, metric.Link, metric.Workload}
+var vectors = [...]metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Process, metric.Endpoint, metric.Link, metric.Workload, metric.Interface}
 
 // CorruptError is what Reader returns for bytes that cannot be a frame.
 type CorruptError struct {

@@ -38,6 +38,7 @@ type Config struct {
 	Owners     Owners            `yaml:"owners"`
 	Kubernetes Kubernetes        `yaml:"kubernetes"`
 	Slurm      Slurm             `yaml:"slurm"`
+	Movement   Movement          `yaml:"movement"`
 	Detect     Detect            `yaml:"detect"`
 	Rules      map[rules.ID]Rule `yaml:"rules"`
 	Links      Links             `yaml:"links"`
@@ -190,6 +191,7 @@ func Default() *Config {
 		Inference:  Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
 		Owners:     defaultOwners(),
 		Kubernetes: defaultKubernetes(),
+		Movement:   defaultMovement(),
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),
 			IdleAfter:         Duration(30 * time.Minute),

@@ -28,6 +28,7 @@ func TestExampleChangesNothing(t *testing.T) {
 		{"nvml", got.NVML, want.NVML},
 		{"metrics", got.Metrics, want.Metrics},
 		{"host", got.Host, want.Host},
+		{"movement", got.Movement, want.Movement},
 		{"detect", got.Detect, want.Detect},
 		{"owners.users", got.Owners.Users, want.Owners.Users},
 		{"owners.pod_logs", got.Owners.PodLogs, want.Owners.PodLogs},

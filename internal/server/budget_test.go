@@ -42,7 +42,11 @@ func everything(e metric.Entity, without, two map[*metric.Def]bool) collector.Re
 		if without[d] {
 			continue
 		}
-		for i := range d.Width() {
+		width := d.Width()
+		if d.Dim != nil && d.Dim.Shown > 0 {
+			width = min(width, d.Dim.Shown) // the source tells no more in this profile
+		}
+		for i := range width {
 			if !two[d] || i < 2 {
 				r.SetAt(d, i, max(d.Min, 0))
 			}
@@ -73,7 +77,6 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 			s.Processes = append(s.Processes, p)
 			if o != (collector.Owner{}) {
 				g.Allocations = append(g.Allocations, collector.Allocation{UUID: g.UUID, Owner: o, Resource: "nvidia.com/gpu", Source: "kubelet"})
-				s.Workloads = append(s.Workloads, collector.Workload{Owner: collector.Owner{Kind: o.Kind, ID: fmt.Sprint(o.ID, i)}, Readings: everything(metric.Workload, nil, nil)})
 			}
 		}
 		for d := range without {
@@ -129,7 +132,7 @@ func TestFullGPUKeepsWithinTheBudget(t *testing.T) {
 }
 
 func TestDetailsAreSeriesInTheFullProfileOnly(t *testing.T) {
-	w := fullNode(nil, nil)
+	w := crowd(fullNode(nil, nil), 1, 1)
 	seen := func() map[string]bool {
 		names := map[string]bool{}
 		for _, f := range gather(t, w.server(t)) {

@@ -15,11 +15,10 @@ import (
 
 // The bounds of what may be many. Real nodes stay far below them.
 const (
-	maxXids      = 32 // codes of one GPU
-	maxOwners    = 32 // of one GPU, and as many whom it was given to
-	maxWorkloads = 64 // owners of the node
-	maxVersions  = 64 // components of the node
-	maxSXids     = 64 // errors of NVSwitches by switch, code and severity
+	maxXids     = 32 // codes of one GPU
+	maxOwners   = 32 // of one GPU, and as many whom it was given to
+	maxVersions = 64 // components of the node
+	maxSXids    = 64 // errors of NVSwitches by switch, code and severity
 )
 
 // sparePages is how many pages are kept for the next scrapes; only scrapes at the
@@ -67,8 +66,9 @@ func (s *Server) fill(e *exposition, now time.Time) {
 			e.links(snap)
 			e.processes(snap, s.cfg.Processes)
 			e.endpoints(snap)
-			e.workloads(snap)
 			e.sxids(snap)
+			e.workloads(snap)
+			e.interfaces(snap)
 		}
 	}
 	if view != nil {

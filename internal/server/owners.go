@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"slices"
-	"strconv"
 
 	"gpuvigil/collector"
 	"gpuvigil/internal/metric"
@@ -139,22 +138,8 @@ func (e *exposition) allocations(index, uuid, mig string, given []collector.Allo
 	}
 }
 
-// workloads has the owners with what the configuration says of them, and, while there
-// is some, the one of what nobody owns.
-func (e *exposition) workloads(s *collector.Snapshot) {
-	list := s.Workloads
-	if extra := len(list) - maxWorkloads; extra > 0 {
-		cappedOwners.Add(extra)
-		list = list[:maxWorkloads]
-	}
-	for i := range list {
-		w := &list[i]
-		kind, id, team := ownerLabels(w.Owner)
-		if t := e.entity(metric.Workload, kind, id, team); t != nil {
-			e.one(metric.OwnerInfo, 1, kind, id, team, w.CostCenter, w.Sensitivity, w.Stage, strconv.FormatBool(w.Critical))
-			e.readings(metric.Workload, t, w.Readings)
-		}
-	}
+// nobody has the description of the owner of what nobody owns, while there is some.
+func (e *exposition) nobody() {
 	for _, u := range e.usages {
 		if slices.ContainsFunc(u.by, func(u used) bool { return u.owner == collector.Owner{} }) {
 			kind, id, team := ownerLabels(collector.Owner{})

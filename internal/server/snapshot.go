@@ -22,14 +22,15 @@ type Snapshot struct {
 	Simulated     bool      `json:"simulated"`
 	ReleasedUntil time.Time `json:"released_until,omitzero"` // the agent keeps off the GPUs until then
 
-	Node         Node       `json:"node"`
-	GPUs         []GPU      `json:"gpus"`
-	Instances    []Instance `json:"instances"`
-	Processes    []Process  `json:"processes"`     // the 200 with most device memory
-	ProcessCount int        `json:"process_count"` // all of them
-	Endpoints    []Endpoint `json:"endpoints"`
-	Workloads    []Workload `json:"workloads"`
-	Sources      []Source   `json:"sources"`
+	Node         Node        `json:"node"`
+	GPUs         []GPU       `json:"gpus"`
+	Instances    []Instance  `json:"instances"`
+	Processes    []Process   `json:"processes"`     // the 200 with most device memory
+	ProcessCount int         `json:"process_count"` // all of them
+	Endpoints    []Endpoint  `json:"endpoints"`
+	Workloads    []Workload  `json:"workloads"`
+	Interfaces   []Interface `json:"interfaces"`
+	Sources      []Source    `json:"sources"`
 }
 
 // Readings are the numbers that were reported, by series without the entity's
@@ -90,17 +91,6 @@ type Allocation struct {
 	Source    string          `json:"source"`             // who said so: kubelet, slurm
 }
 
-// Workload is an owner with what the configuration says of it.
-type Workload struct {
-	Owner       collector.Owner `json:"owner"`
-	CostCenter  string          `json:"cost_center,omitempty"`
-	Sensitivity string          `json:"sensitivity,omitempty"`
-	Stage       string          `json:"stage,omitempty"`
-	Critical    bool            `json:"critical"`
-	Containers  []string        `json:"containers"`
-	Readings    Readings        `json:"readings"`
-}
-
 // Process is one process on one GPU. Its name is what it calls itself.
 type Process struct {
 	PID       int             `json:"pid"`
@@ -145,6 +135,7 @@ func snapshotOf(s *collector.Snapshot, now time.Time) Snapshot {
 		ProcessCount: len(s.Processes),
 		Endpoints:    each(s.Endpoints, endpointOf),
 		Workloads:    each(s.Workloads, workloadOf),
+		Interfaces:   each(s.Interfaces, interfaceOf),
 		Sources:      []Source{},
 	}
 	for _, v := range s.Node.Versions {
@@ -191,13 +182,6 @@ func usersOf(uuid string, processes []collector.Process) []collector.Owner {
 
 func allocationOf(a collector.Allocation) Allocation {
 	return Allocation{Owner: a.Owner, Container: a.Container, Resource: a.Resource, Shares: a.Shares, Source: a.Source}
-}
-
-func workloadOf(w collector.Workload) Workload {
-	return Workload{
-		Owner: w.Owner, CostCenter: w.CostCenter, Sensitivity: w.Sensitivity, Stage: w.Stage, Critical: w.Critical,
-		Containers: orEmpty(w.Containers), Readings: readingsOf(metric.Workload, w.Readings),
-	}
 }
 
 func processOf(p collector.Process) Process {

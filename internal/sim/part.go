@@ -32,6 +32,8 @@ func (s *Sim) observe() {
 		switch metric.Tier(tier) {
 		case metric.Fast:
 			s.observeHost()
+		case metric.Slow:
+			s.observeMovement()
 		case metric.Inventory:
 			s.observeNode()
 		}
@@ -172,6 +174,7 @@ func (s *Sim) part() *collector.Part {
 			p.Endpoints = append(p.Endpoints, w.endpoint(s.now))
 		}
 	}
+	s.addMovement(p)
 	slices.SortFunc(p.Endpoints, func(a, b collector.Endpoint) int { return strings.Compare(a.URL, b.URL) })
 	return p
 }

@@ -27,7 +27,8 @@ var notOurs = func() map[*metric.Def]bool {
 
 // firstOnly are rows of which this board and its driver tell the first values only.
 var firstOnly = map[*metric.Def]int{
-	metric.ClockHeld: 3, metric.ECCCorrected: 2, metric.ECCUncorrected: 2, metric.ECCLifetimeCorrected: 2, metric.ECCLifetimeUncorrected: 2,
+	metric.PressureSome: 3, // the kernel does not tell it of interrupts
+	metric.ClockHeld:    3, metric.ECCCorrected: 2, metric.ECCUncorrected: 2, metric.ECCLifetimeCorrected: 2, metric.ECCLifetimeUncorrected: 2,
 }
 
 // everyReading calls f for each value that an entity of the part should have.
