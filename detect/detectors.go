@@ -17,6 +17,7 @@ type DetectorConfig struct {
 	Idle      IdleConfig
 	Version   VersionConfig
 	Xid       XidConfig
+	Lost      LostConfig
 	SXid      SXidConfig
 }
 
@@ -24,6 +25,7 @@ type DetectorConfig struct {
 func Detectors(cfg DetectorConfig) []Detector {
 	return []Detector{
 		NewXid(cfg.Xid),
+		NewLost(cfg.Lost),
 		NewSXid(cfg.SXid),
 		NewSaturated(cfg.Saturated),
 		NewIdle(cfg.Idle),

@@ -240,7 +240,8 @@ func (e *Engine) resolve(t *tracked, why string) {
 	e.changed = true
 }
 
-// block lists the subjects on which this rule's findings hide others.
+// block lists the subjects on which this rule's findings hide others, with their
+// severity.
 func (w *watcher) block() {
 	if !w.hides {
 		return
@@ -248,14 +249,14 @@ func (w *watcher) block() {
 	clear(w.blocked)
 	for _, t := range w.order {
 		if t.State == Firing && t.Severity >= rules.Ticket {
-			w.blocked[t.Subject] = struct{}{}
+			w.blocked[t.Subject] = max(w.blocked[t.Subject], t.Severity)
 		}
 	}
 }
 
 func (w *watcher) hidden(t *tracked) bool {
 	for _, h := range w.hiders {
-		if _, ok := h.blocked[t.Subject]; ok {
+		if s, ok := h.blocked[t.Subject]; ok && s >= t.Severity {
 			return true
 		}
 	}
