@@ -70,7 +70,7 @@ type Report struct {
 type Line struct {
 	Key      string                      `json:"key"`
 	Currency string                      `json:"currency"`
-	Total    cost.Amounts                `json:"total"`
+	Total    cost.Amounts                `json:"total"` // with what is not known by state: energy and carbon, from a time-series database
 	States   map[cost.State]cost.Amounts `json:"states"`
 }
 
@@ -84,10 +84,10 @@ func (l *Line) add(s cost.State, a cost.Amounts) {
 // there would look like nothing spent.
 func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
 	if len(a.Rows) == 0 {
-		return nil, fmt.Errorf("node %s has booked nothing in that time: the ledger begins with the first look at a GPU, and is written every 30 s", a.Node)
+		return nil, fmt.Errorf("nothing was booked on %s in that time: the ledger begins with the first look at a GPU, and is written every 30 s", a.Node)
 	}
 	if !since.IsZero() && a.Since.After(since) {
-		return nil, fmt.Errorf("node %s has booked nothing before %s: ask with --since=%dh, or --since=all for what there is",
+		return nil, fmt.Errorf("%s has booked nothing before %s: ask with --since=%dh, or --since=all for what there is",
 			a.Node, a.Since.Format(time.RFC3339), max(1, int(a.Until.Sub(a.Since).Hours())))
 	}
 	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices}
@@ -95,6 +95,13 @@ func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
 	for _, row := range a.Rows {
 		lines.at(key(row, by), row.Currency).add(row.State, row.Amounts)
 		totals.at("TOTAL", row.Currency).add(row.State, row.Amounts)
+	}
+	if by != ByGPU {
+		for _, s := range a.Shared {
+			line := lines.at(key(cost.Row{Owner: s.Owner, Model: s.Model}, by), s.Currency)
+			total := totals.at("TOTAL", s.Currency)
+			line.Total, total.Total = line.Total.Plus(s.Amounts), total.Total.Plus(s.Amounts)
+		}
 	}
 	r.Lines, r.Totals = lines.sorted(), totals.sorted()
 	return r, nil

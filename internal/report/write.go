@@ -16,6 +16,9 @@ import (
 // decimal writes a whole number of which the last digits are after the point, with
 // at least so many places.
 func decimal(v int64, digits, places int) string {
+	if v < 0 {
+		return "-" + decimal(-v, digits, places)
+	}
 	s := strconv.FormatInt(v, 10)
 	for len(s) <= digits {
 		s = "0" + s
@@ -54,19 +57,30 @@ func (r *Report) csv(w io.Writer) error {
 		return err
 	}
 	for _, l := range slices.Concat(r.Lines, r.Totals) {
+		rest := l.Total
 		for s := range cost.States {
 			a, booked := l.States[s]
 			if !booked {
 				continue
 			}
-			if err := c.Write([]string{l.Key, s.String(), decimal(a.Time, 9, 0), decimal(a.Unpriced, 9, 0), l.Currency, decimal(a.Effective, 9, 2),
-				decimal(a.List, 9, 2), decimal(a.Contracted, 9, 2), decimal(a.Energy, 6, 0), decimal(a.Electric, 9, 2), decimal(a.Carbon, 9, 0)}); err != nil {
+			rest = rest.Minus(a)
+			if err := c.Write(cells(&l, s.String(), a)); err != nil {
+				return err
+			}
+		}
+		if rest != (cost.Amounts{}) {
+			if err := c.Write(cells(&l, "any", rest)); err != nil {
 				return err
 			}
 		}
 	}
 	c.Flush()
 	return c.Error()
+}
+
+func cells(l *Line, state string, a cost.Amounts) []string {
+	return []string{l.Key, state, decimal(a.Time, 9, 0), decimal(a.Unpriced, 9, 0), l.Currency, decimal(a.Effective, 9, 2),
+		decimal(a.List, 9, 2), decimal(a.Contracted, 9, 2), decimal(a.Energy, 6, 0), decimal(a.Electric, 9, 2), decimal(a.Carbon, 9, 0)}
 }
 
 // column is one of the table's numbers.
