@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,7 +19,15 @@ func addReport(app *kingpin.Application) (string, command) {
 	by := cmd.Flag("by", "What to write a line for.").Default(string(report.ByTeam)).Enum(report.Groups()...)
 	since := cmd.Flag("since", "How far back: a time such as 12h or 30d, or all for what there is. Hours are whole.").Default("30d").String()
 	format := cmd.Flag("format", "How to write it.").Default(string(report.Table)).Enum(report.Formats()...)
+	freeze := cmd.Flag("freeze", "Write a month that is over to this directory, for good; a month that is there already gets corrections only.").PlaceHolder("DIR").String()
+	month := cmd.Flag("month", "The month that --freeze writes, such as 2026-01, in UTC. Default: the last that is over.").String()
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
+		switch {
+		case *freeze != "":
+			return freezeMonth(ctx, p, from, *freeze, *month)
+		case *month != "":
+			return errors.New("found --month without --freeze, allowed: both")
+		}
 		begin, err := beginning(*since, time.Now())
 		if err != nil {
 			return err
@@ -33,6 +42,24 @@ func addReport(app *kingpin.Application) (string, command) {
 		}
 		return r.Write(p.out, report.Format(*format))
 	}
+}
+
+func freezeMonth(ctx context.Context, p *program, from *costs, dir, month string) error {
+	now := time.Now()
+	since, until, err := report.Month(month, now)
+	if err != nil {
+		return err
+	}
+	answer, err := from.ask(ctx, since, until)
+	if err != nil {
+		return err
+	}
+	said, err := report.Freeze(dir, answer, since, now)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(p.out, said)
+	return err
 }
 
 // beginning returns the hour in which the report begins; zero for whatever there is.

@@ -25,17 +25,24 @@ const chunk = 200
 // span is one step of a report: what was sampled after from and not after to.
 type span struct{ from, to time.Time }
 
-// spans divides a time into steps; the last one may be shorter.
+// spans divides a time into hours or days of UTC; the first and the last may be parts.
 func spans(since, until time.Time, step time.Duration) []span {
 	var out []span
-	for at := since; at.Before(until); at = at.Add(step) {
-		to := at.Add(step)
-		if to.After(until) {
-			to = until
-		}
+	for at := since; at.Before(until); {
+		to := stepEnd(at, step, until)
 		out = append(out, span{at, to})
+		at = to
 	}
 	return out
+}
+
+// stepEnd returns where the step ends that something is in.
+func stepEnd(at time.Time, step time.Duration, until time.Time) time.Time {
+	to := at.UTC().Truncate(step).Add(step)
+	if to.After(until) {
+		return until
+	}
+	return to
 }
 
 // series is the values of one set of labels, by step; NaN where there is none.

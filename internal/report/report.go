@@ -48,10 +48,11 @@ const (
 	Table Format = "table" // for people; rounded so that lines sum to the total
 	CSV   Format = "csv"   // a line for each state, exact
 	JSON  Format = "json"  // whole numbers, exact
+	FOCUS Format = "focus" // FOCUS 1.2, by owner, model and state, whatever the lines are by
 )
 
 // Formats returns the formats.
-func Formats() []string { return []string{string(Table), string(CSV), string(JSON)} }
+func Formats() []string { return []string{string(Table), string(CSV), string(JSON), string(FOCUS)} }
 
 // Report is costs by something.
 type Report struct {
@@ -64,6 +65,8 @@ type Report struct {
 	Prices    []cost.Price `json:"prices"` // in force now
 	Lines     []Line       `json:"lines"`  // the dearest first
 	Totals    []Line       `json:"totals"` // one for each currency
+
+	answer *cost.Answer
 }
 
 // Line is what something cost.
@@ -90,7 +93,7 @@ func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
 		return nil, fmt.Errorf("%s has booked nothing before %s: ask with --since=%dh, or --since=all for what there is",
 			a.Node, a.Since.Format(time.RFC3339), max(1, int(a.Until.Sub(a.Since).Hours())))
 	}
-	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices}
+	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices, answer: a}
 	lines, totals := lines{}, lines{}
 	for _, row := range a.Rows {
 		lines.at(key(row, by), row.Currency).add(row.State, row.Amounts)
@@ -160,8 +163,10 @@ func (r *Report) Write(w io.Writer, f Format) error {
 		return r.csv(w)
 	case JSON:
 		return r.json(w)
+	case FOCUS:
+		return focus(w, r.answer)
 	}
-	return r.table(w)
+	return r.grids(w)
 }
 
 // header says of what the report is, what counts as busy and whose prices it goes by.

@@ -64,12 +64,12 @@ func (r *Report) csv(w io.Writer) error {
 				continue
 			}
 			rest = rest.Minus(a)
-			if err := c.Write(cells(&l, s.String(), a)); err != nil {
+			if err := c.Write(append([]string{l.Key}, numbers(s.String(), l.Currency, a)...)); err != nil {
 				return err
 			}
 		}
 		if rest != (cost.Amounts{}) {
-			if err := c.Write(cells(&l, "any", rest)); err != nil {
+			if err := c.Write(append([]string{l.Key}, numbers(anyState, l.Currency, rest)...)); err != nil {
 				return err
 			}
 		}
@@ -78,8 +78,11 @@ func (r *Report) csv(w io.Writer) error {
 	return c.Error()
 }
 
-func cells(l *Line, state string, a cost.Amounts) []string {
-	return []string{l.Key, state, decimal(a.Time, 9, 0), decimal(a.Unpriced, 9, 0), l.Currency, decimal(a.Effective, 9, 2),
+// anyState stands for what is not known by state.
+const anyState = "any"
+
+func numbers(state, currency string, a cost.Amounts) []string {
+	return []string{state, decimal(a.Time, 9, 0), decimal(a.Unpriced, 9, 0), currency, decimal(a.Effective, 9, 2),
 		decimal(a.List, 9, 2), decimal(a.Contracted, 9, 2), decimal(a.Energy, 6, 0), decimal(a.Electric, 9, 2), decimal(a.Carbon, 9, 0)}
 }
 
@@ -115,9 +118,9 @@ func columns(currency string) []column {
 	}
 }
 
-// table writes for people. What is rounded sums to the rounded total: of each column
+// grids writes for people. What is rounded sums to the rounded total: of each column
 // the remainders go where they are largest.
-func (r *Report) table(w io.Writer) error {
+func (r *Report) grids(w io.Writer) error {
 	out := r.header()
 	for i := range r.Totals {
 		total := &r.Totals[i]
