@@ -159,6 +159,24 @@ func TestCostsFromPrometheus(t *testing.T) {
 	if code, said := ask("--since=12h", "--by=team"); code != 0 || !strings.Contains(said, "TOTAL") || !strings.Contains(said, "SM activity") {
 		t.Errorf("a table of 12 hours exits %d:\n%s", code, said)
 	}
+	if code, said := ask("--since=all", "--format=focus"); code != 0 || strings.Count(said, "\n") < 1+3*4 || strings.Contains(said, "XXX") {
+		t.Errorf("FOCUS by day exits %d:\n%s", code, said)
+	}
+	books := filepath.Join(t.TempDir(), "books")
+	if code, said := ask("--freeze=" + books); code == 0 || !strings.Contains(said, "nothing before") && !strings.Contains(said, "no sample") {
+		t.Errorf("a month of which most is missing is frozen, exit %d:\n%s", code, said)
+	}
+	if code, said := ask("--freeze="+books, "--month="+now.Format("2006-01")); code == 0 || !strings.Contains(said, "not over") {
+		t.Errorf("this month is frozen, exit %d:\n%s", code, said)
+	}
+	code, said := runs(t, nil, binary, "report", "budget", "--prometheus.url="+url, "--log.level=error", "--format=json")
+	var b struct {
+		Days  int
+		Teams []struct{ Team string }
+	}
+	if err := json.Unmarshal([]byte(said), &b); err != nil || code != 0 || len(b.Teams) == 0 || b.Days > 3 {
+		t.Errorf("budgets exit %d, %v:\n%s", code, err, said)
+	}
 	if code, said := ask("--since=30d"); code == 0 || !strings.Contains(said, begin.Format("2006-01-02T15:04")) {
 		t.Errorf("a time before the first sample exits %d, want it refused with %s:\n%s", code, begin, said)
 	}

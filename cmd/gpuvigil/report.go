@@ -12,7 +12,7 @@ import (
 	"gpuvigil/internal/report"
 )
 
-func addReport(app *kingpin.Application) (string, command) {
+func addCostReport(app *kingpin.Application) (string, command) {
 	reports := app.Command("report", "Write a report.")
 	cmd := reports.Command("cost", "What the GPUs cost, and how much of it was busy, idle, held or free.")
 	from := addCosts(cmd)
@@ -41,6 +41,24 @@ func addReport(app *kingpin.Application) (string, command) {
 			return err
 		}
 		return r.Write(p.out, report.Format(*format))
+	}
+}
+
+func addBudgetReport(app *kingpin.Application) (string, command) {
+	cmd := app.GetCommand("report").Command("budget", "What each team has spent this month, what the month will have cost at its end, and whether that is within its budget.")
+	from := addCosts(cmd)
+	format := cmd.Flag("format", "How to write it.").Default(string(report.Table)).Enum(string(report.Table), string(report.JSON))
+	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
+		now := time.Now().UTC()
+		answer, err := from.ask(ctx, time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC), time.Time{})
+		var early *report.TooEarlyError
+		if errors.As(err, &early) { // then it says of what time it is
+			answer, err = from.ask(ctx, early.Earliest, time.Time{})
+		}
+		if err != nil {
+			return err
+		}
+		return report.NewBudgets(answer).Write(p.out, report.Format(*format))
 	}
 }
 

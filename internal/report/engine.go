@@ -53,8 +53,8 @@ func (e *Engine) Costs(ctx context.Context, since, until time.Time) (*cost.Answe
 	earliest := first.Truncate(time.Hour)
 	since = cmp.Or(since, earliest).UTC().Truncate(time.Hour)
 	if since.Before(earliest) {
-		return nil, fmt.Errorf("%s has nothing before %s, its first sample of %s: ask with --since=%dh, or --since=all for what there is",
-			e.api.base.Redacted(), first.Format(time.RFC3339), metric.OwnerSeconds, max(1, int(until.Sub(earliest).Hours())))
+		return nil, &TooEarlyError{Earliest: earliest, says: fmt.Sprintf("%s has nothing before %s, its first sample of %s: ask with --since=%dh, or --since=all for what there is",
+			e.api.base.Redacted(), first.Format(time.RFC3339), metric.OwnerSeconds, max(1, int(until.Sub(earliest).Hours())))}
 	}
 	step := e.api.cfg.Step
 	if step == 0 {
@@ -71,6 +71,15 @@ func (e *Engine) Costs(ctx context.Context, since, until time.Time) (*cost.Answe
 	}
 	return a, nil
 }
+
+// TooEarlyError says that a source has nothing of the time in which a report was to
+// begin.
+type TooEarlyError struct {
+	Earliest time.Time // from which there is something
+	says     string
+}
+
+func (e *TooEarlyError) Error() string { return e.says }
 
 // first returns about when the first sample was taken, to five minutes; zero: there is
 // none.

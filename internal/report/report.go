@@ -75,11 +75,34 @@ type Line struct {
 	Currency string                      `json:"currency"`
 	Total    cost.Amounts                `json:"total"` // with what is not known by state: energy and carbon, from a time-series database
 	States   map[cost.State]cost.Amounts `json:"states"`
+
+	// The first and the last step in which there was any time: from First on, to Last.
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
 }
 
-func (l *Line) add(s cost.State, a cost.Amounts) {
-	l.Total = l.Total.Plus(a)
-	l.States[s] = l.States[s].Plus(a)
+func (l *Line) add(r *cost.Row, until time.Time) {
+	l.Total = l.Total.Plus(r.Amounts)
+	l.States[r.State] = l.States[r.State].Plus(r.Amounts)
+	if r.Time == 0 {
+		return
+	}
+	if l.First.IsZero() || r.Hour.Before(l.First) {
+		l.First = r.Hour
+	}
+	if until.After(l.Last) {
+		l.Last = until
+	}
+}
+
+// BusyShare returns which part of the time was busy, from 0 to 1; NaN without any.
+func (l *Line) BusyShare() float64 { return float64(l.States[cost.Busy].Time) / float64(l.Total.Time) }
+
+// PerBusyHour returns what an hour of useful work cost, in billionths of the
+// currency: all that was paid, over the busy GPU-hours. It is NaN or infinite without
+// any.
+func (l *Line) PerBusyHour() float64 {
+	return float64(l.Total.Effective) / (float64(l.States[cost.Busy].Time) / cost.PerHour)
 }
 
 // New adds up an answer. since is what was asked for; a zero one is whatever there
@@ -96,8 +119,9 @@ func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
 	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices, answer: a}
 	lines, totals := lines{}, lines{}
 	for _, row := range a.Rows {
-		lines.at(key(row, by), row.Currency).add(row.State, row.Amounts)
-		totals.at("TOTAL", row.Currency).add(row.State, row.Amounts)
+		end := stepEnd(row.Hour, a.Width(), a.Until)
+		lines.at(key(row, by), row.Currency).add(&row, end)
+		totals.at("TOTAL", row.Currency).add(&row, end)
 	}
 	if by != ByGPU {
 		for _, s := range a.Shared {

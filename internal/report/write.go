@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"gpuvigil/internal/cost"
@@ -128,6 +129,10 @@ func (r *Report) grids(w io.Writer) error {
 		out = append(out, "")
 		out = append(out, grid(string(r.By), lines, total)...)
 		out = append(out, notes(total)...)
+		if r.By == ByJob {
+			out = append(out, "")
+			out = append(out, runs(append(lines, *total))...)
+		}
 	}
 	_, err := io.WriteString(w, strings.Join(out, "\n")+"\n")
 	return err
@@ -155,6 +160,32 @@ func grid(by string, lines []Line, total *Line) []string {
 		}
 	}
 	return aligned(cells)
+}
+
+// runs says of each job from when to when it had GPUs, and what its work cost.
+func runs(lines []Line) []string {
+	cells := [][]string{{"job", "first", "last", "GPU-hours", "busy %", "cost " + lines[0].Currency, "per busy GPU-hour"}}
+	for _, l := range lines {
+		share, spent, each := "-", "-", "-"
+		if l.Total.Time > 0 {
+			share = strconv.FormatFloat(100*l.BusyShare(), 'f', 1, 64)
+		}
+		if l.Total.Priced() {
+			spent = decimal((l.Total.Effective+cent/2)/cent, 2, 2)
+			if l.States[cost.Busy].Time > 0 {
+				each = strconv.FormatFloat(l.PerBusyHour()/1e9, 'f', 2, 64)
+			}
+		}
+		cells = append(cells, []string{l.Key, short(l.First), short(l.Last), decimal((l.Total.Time+centiHour/2)/centiHour, 2, 2), share, spent, each})
+	}
+	return aligned(cells)
+}
+
+func short(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04")
 }
 
 // aligned pads the cells: names to the left, numbers to the right.
