@@ -181,3 +181,38 @@ func TestCostsFromPrometheus(t *testing.T) {
 		t.Errorf("a time before the first sample exits %d, want it refused with %s:\n%s", code, begin, said)
 	}
 }
+
+// TestAMonthIsFrozen freezes the last month from a real Prometheus, to the second, and
+// again, with the books unchanged.
+func TestAMonthIsFrozen(t *testing.T) {
+	t.Parallel()
+	y, m, _ := time.Now().UTC().Date()
+	end := time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
+	begin := end.AddDate(0, -1, 0)
+	h := history{}
+	for at := begin.Add(-time.Hour); !at.After(end.Add(time.Hour)) && at.Before(time.Now()); at = at.Add(4 * time.Minute) {
+		const gpu = `instance="a:1",gpu="0",uuid="GPU-1"`
+		h.add(metric.OwnerSeconds, gpu+`,owner_kind="unattributed",owner="unattributed",team="",state="free"`, at.Sub(begin).Seconds()+3600, at)
+		h.add(metric.GPUInfo, gpu+`,model="NVIDIA X1"`, 1, at)
+		h.add(metric.PriceMissing, gpu, 1, at)
+	}
+	url, dir := h.load(t), t.TempDir()
+	month := filepath.Join(dir, begin.Format("2006-01"))
+	for _, want := range []string{"froze", "nothing has changed"} {
+		if code, said := runs(t, nil, binary, "report", "cost", "--prometheus.url="+url, "--freeze="+dir); code != 0 || !strings.Contains(said, want) {
+			t.Fatalf("it exits %d, want that it says %q:\n%s", code, want, said)
+		}
+	}
+	var closed struct{ Entries []cost.Amounts }
+	content, err := os.ReadFile(month + ".json")
+	if err == nil {
+		err = json.Unmarshal(content, &closed)
+	}
+	want := end.Sub(begin).Nanoseconds()
+	if err != nil || len(closed.Entries) != 1 || closed.Entries[0].Time != want || closed.Entries[0].Unpriced != want {
+		t.Errorf("the month has %d ns, all without price; frozen is %+v, %v", want, closed.Entries, err)
+	}
+	if _, err := os.Stat(month + ".corrections.jsonl"); err == nil {
+		t.Error("a month that is the same gets corrections")
+	}
+}

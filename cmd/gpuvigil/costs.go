@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/model"
 
 	"gpuvigil/internal/cost"
 	"gpuvigil/internal/ledger"
@@ -22,6 +24,7 @@ type costs struct {
 	bearer   *string
 	tenant   *string
 	timeout  *time.Duration
+	history  *string
 	step     *string
 }
 
@@ -37,6 +40,7 @@ func addCosts(cmd *kingpin.CmdClause) *costs {
 		bearer:   cmd.Flag("prometheus.bearer-token-file", "File with a bearer token for it.").PlaceHolder("FILE").String(),
 		tenant:   cmd.Flag("prometheus.tenant", "Tenant, which Mimir wants in X-Scope-OrgID.").String(),
 		timeout:  cmd.Flag("prometheus.timeout", "How long all of its answers may take.").Default("2m").Duration(),
+		history:  cmd.Flag("prometheus.history", "How far back its first sample is looked for: less where it refuses so long a query.").Default("400d").String(),
 		step:     cmd.Flag("step", "How finely it is asked: by hour, by day, or auto, which is by hour up to eight days.").Default("auto").Enum("auto", "hour", "day"),
 		state:    addStateDir(cmd),
 	}
@@ -63,7 +67,11 @@ func (c *costs) source() (report.Source, time.Duration, error) {
 	case *c.url == "":
 		return nil, 0, errors.New("nothing says where costs are to be read from: give --prometheus.url for all nodes, or --local for what this node's agent has booked")
 	}
-	cfg := report.EngineConfig{URL: *c.url, User: *c.user, Tenant: *c.tenant, Step: steps[*c.step], Busy: ledger.BusyMeans()}
+	history, err := model.ParseDuration(*c.history)
+	if err != nil || time.Duration(history) < 24*time.Hour {
+		return nil, 0, fmt.Errorf("--prometheus.history=%.40q is no length of time of a day or more: write it as 30d", *c.history)
+	}
+	cfg := report.EngineConfig{URL: *c.url, User: *c.user, Tenant: *c.tenant, Step: steps[*c.step], History: time.Duration(history), Busy: ledger.BusyMeans()}
 	if *c.password != "" {
 		cfg.Password = secret(*c.password, "")
 	}

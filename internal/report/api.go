@@ -30,6 +30,7 @@ type EngineConfig struct {
 	Bearer   func() (string, error) // nil: none
 	Tenant   string                 // X-Scope-OrgID, for Mimir; empty: none
 	Step     time.Duration          // an hour, a day; 0: an hour up to eight days, else a day
+	History  time.Duration          // how far back the first sample is looked for; 0: 400 days
 	Busy     string                 // what the agents count as busy
 	Now      func() time.Time       // nil: time.Now
 }

@@ -19,7 +19,7 @@ import (
 const (
 	day     = 24 * time.Hour
 	hourly  = 8 * day   // up to so long, a report goes by hours
-	history = 400 * day // how far back the first sample is looked for
+	history = 400 * day // how far back the first sample is looked for by default
 )
 
 // Engine reads costs of all nodes from the counters that agents export, in a
@@ -31,6 +31,7 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	cfg.History = cmp.Or(cfg.History, history)
 	a, err := newAPI(cfg)
 	if err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func (e *Engine) Costs(ctx context.Context, since, until time.Time) (*cost.Answe
 	}
 	if first.IsZero() {
 		return nil, fmt.Errorf("%s has no sample of %s within the %d days before %s: does it scrape the agents, and is it the right tenant?",
-			e.api.base.Redacted(), metric.OwnerSeconds, int(history/day), until.Format(minute))
+			e.api.base.Redacted(), metric.OwnerSeconds, int(e.api.cfg.History/day), until.Format(minute))
 	}
 	earliest := first.Truncate(time.Hour)
 	since = cmp.Or(since, earliest).UTC().Truncate(time.Hour)
@@ -91,7 +92,7 @@ func (e *Engine) first(ctx context.Context, until time.Time) (time.Time, error) 
 		}
 		return m[0].Values[0].Timestamp.Time().UTC(), nil
 	}
-	found, err := search(until.Add(-history), until, day)
+	found, err := search(until.Add(-e.api.cfg.History), until, day)
 	if err != nil {
 		return found, err
 	}
