@@ -38,6 +38,7 @@ type Part struct {
 	Links     []Link
 	Processes []Process
 	Endpoints []Endpoint
+	Targets   []Target
 	Workloads []Workload
 	Inventory *Inventory // nil: the source does not tell
 	Events    []Event    // since the part before; each is delivered once
@@ -64,7 +65,7 @@ type Scheduled struct {
 func (s *Snapshot) Part() *Part {
 	return &Part{
 		Time: s.Time, Boot: s.Boot, Simulated: s.Simulated, Node: s.Node,
-		GPUs: s.GPUs, Instances: s.Instances, Links: s.Links, Processes: s.Processes, Endpoints: s.Endpoints,
+		GPUs: s.GPUs, Instances: s.Instances, Links: s.Links, Processes: s.Processes, Endpoints: s.Endpoints, Targets: s.Targets,
 		Workloads: s.Workloads, Inventory: s.Inventory, Events: s.Events,
 	}
 }

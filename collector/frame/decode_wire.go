@@ -27,13 +27,15 @@ func (d *decoder) readings(v vector) collector.Readings {
 		if d.err != nil || mask[i/8]&(1<<(i%8)) == 0 {
 			continue
 		}
-		x := math.Float64frombits(bits.ReverseBytes64(d.uvarint()))
+		x := d.float()
 		if to >= 0 {
 			v.values[to] = x
 		}
 	}
 	return collector.ReadingsFrom(v.values, at)
 }
+
+func (d *decoder) float() float64 { return math.Float64frombits(bits.ReverseBytes64(d.uvarint())) }
 
 func (d *decoder) row() *metric.Def {
 	n := d.uvarint()

@@ -35,10 +35,12 @@ func (e *encoder) readings(r collector.Readings, entity metric.Entity) {
 	for i, x := range v {
 		if !math.IsNaN(x) {
 			e.b[mask+i/8] |= 1 << (i % 8)
-			e.uvarint(bits.ReverseBytes64(math.Float64bits(x)))
+			e.float(x)
 		}
 	}
 }
+
+func (e *encoder) float(x float64) { e.uvarint(bits.ReverseBytes64(math.Float64bits(x))) }
 
 func (e *encoder) row(d *metric.Def) {
 	n, ok := e.rows[d]

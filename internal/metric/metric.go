@@ -20,12 +20,19 @@ const (
 	Gauge   Kind = iota // may go up and down
 	Counter             // only goes up, restarts at zero; its name ends in _total
 	Info                // constant 1, its labels are the message; its name ends in _info
+
+	// Histogram counts observations in buckets. It has no column: buckets are not a
+	// number, and differ from server to server. They are beside an entity's readings.
+	Histogram
 )
 
 // String returns the type as the text format spells it: an info row is a gauge there.
 func (k Kind) String() string {
-	if k == Counter {
+	switch k {
+	case Counter:
 		return "counter"
+	case Histogram:
+		return "histogram"
 	}
 	return "gauge"
 }
@@ -41,7 +48,8 @@ const (
 	GPU
 	Instance // a MIG instance
 	Process  // a process on a GPU; never a series of its own by default
-	Endpoint // an inference server as seen through its metrics page
+	Endpoint // a model of an inference server as seen through its metrics page
+	Target   // a metrics page of an inference server
 	Xid      // one Xid code on one GPU
 	Link     // one NVLink of a GPU; sampled in the full profile only
 	Workload // what one owner runs on the node
@@ -58,6 +66,7 @@ var entityLabels = [entities][]string{
 	Instance: {"gpu", "uuid", "mig", "profile"},
 	Process:  {"gpu", "uuid", "pid"},
 	Endpoint: {"endpoint", "engine", "model"},
+	Target:   {"endpoint"},
 	Xid:      {"gpu", "uuid", "xid"},
 	Link:     {"gpu", "uuid", "link"},
 	Workload: {"owner_kind", "owner", "team"},
@@ -67,7 +76,7 @@ var entityLabels = [entities][]string{
 	Finding:  {"rule", "severity", "subject", "cause"},
 }
 
-var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "xid", "link", "workload", "account", "source", "agent", "finding"}
+var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "target", "xid", "link", "workload", "account", "source", "agent", "finding"}
 
 // String returns the entity's name in lower case.
 func (e Entity) String() string { return entityNames[e] }
@@ -149,9 +158,12 @@ func (d *Def) String() string { return d.Name }
 func (d *Def) Col() int { return d.col }
 
 // Width returns how many columns the row takes: one, or one for each value of
-// its dimension.
+// its dimension; none for a histogram.
 func (d *Def) Width() int {
-	if d.Dim == nil {
+	switch {
+	case d.Kind == Histogram:
+		return 0
+	case d.Dim == nil:
 		return 1
 	}
 	return len(d.Dim.Values)
