@@ -68,9 +68,10 @@ func (h Histogram) Quantile(q float64) float64 {
 // does not come and go.
 func (h Histogram) Thin(n int) Histogram {
 	kept := h.apart(1)
-	for factor := 2.0; len(kept) > n; factor *= 2 {
+	for factor := 2.0; len(kept) > n && factor < 1<<20; factor *= 2 {
 		kept = h.apart(factor)
 	}
+	kept = kept[:min(n, len(kept))] // bounds below zero are never far apart
 	if len(kept) == len(h.Bounds) {
 		return h
 	}

@@ -37,8 +37,9 @@ type exposition struct {
 	scrape   uint64 // counts the page's scrapes
 	key      []byte
 
-	gauges   pool[gauge]
-	counters pool[counter]
+	gauges     pool[gauge]
+	counters   pool[counter]
+	histograms pool[histogram]
 }
 
 // thing is something that has series: a GPU, a source, a finding.
@@ -78,6 +79,7 @@ func (e *exposition) reset() {
 	}
 	e.gauges.reset()
 	e.counters.reset()
+	e.histograms.reset()
 	e.scrape++
 }
 

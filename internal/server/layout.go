@@ -46,15 +46,18 @@ func newLayout(full bool) *layout {
 	for i, d := range defs {
 		l.slot[d] = i
 		l.rows[i] = row{def: d, slot: i, typ: dto.MetricType_GAUGE, names: d.LabelNames()}
-		if d.Kind == metric.Counter {
+		switch d.Kind {
+		case metric.Counter:
 			l.rows[i].typ = dto.MetricType_COUNTER
+		case metric.Histogram:
+			l.rows[i].typ = dto.MetricType_HISTOGRAM
 		}
 		if d.Dim != nil && l.values[d.Dim] == nil {
 			for _, v := range d.Dim.Values {
 				l.values[d.Dim] = append(l.values[d.Dim], &dto.LabelPair{Name: &d.Dim.Label, Value: &v})
 			}
 		}
-		if len(d.Labels) == 0 && l.shows(d) && !slices.Contains(notPlain, d) {
+		if len(d.Labels) == 0 && d.Width() > 0 && l.shows(d) && !slices.Contains(notPlain, d) {
 			l.plain[d.Entity] = append(l.plain[d.Entity], &l.rows[i])
 		}
 	}
