@@ -108,7 +108,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	// Out of range.
 	f("sampling:\n  fast: 1ms\n", "sampling.fast: found 1ms, allowed: 100ms or more")
 	f("sampling:\n  processes: 1s\n", "sampling.processes: found 1s, allowed: 15s or more")
-	f("inference:\n  targets:\n  - url: http://a/metrics\n    engine: foo\n", `engine: found "foo", allowed: auto, vllm`)
+	f("inference:\n  targets:\n  - url: http://a/metrics\n    engine: foo\n", `engine: found "foo", allowed: auto, vllm, sglang`)
 	f("rules:\n  no_such: {}\n", "rules.no_such: unknown rule, allowed:", "xid")
 	f("rules:\n  idle_gpu:\n    severity: page\n", "rules.idle_gpu.severity", "allowed: info, ticket")
 	f("rules:\n  idle_gpu:\n    severity: urgent\n", "gpuvigil.yml:3", `"urgent"`)
