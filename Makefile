@@ -20,10 +20,10 @@ STAGES := format tidy build vet nocgo staticcheck vulncheck unit tools e2e
 ARGS ?=
 FUZZTIME ?= 10s
 
-.PHONY: help build run demo test lint generate fuzz bench soak gpu-check clean chromium $(STAGES)
+.PHONY: help build run demo test lint generate fuzz bench soak gpu-check gpu-step-time clean chromium $(STAGES)
 
 help: ## say what each target does
-	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do printf '%-11s %s\n' "$$target" "$$text"; done
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do printf '%-13s %s\n' "$$target" "$$text"; done
 
 build: ## bin/gpuvigil
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/gpuvigil ./cmd/gpuvigil
@@ -104,7 +104,8 @@ generate: ## rewrite the golden files from what the code does now; read the diff
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@git grep -oE '^func Fuzz[A-Za-z0-9_]*' -- '*_test.go' | sed -E 's|/[^/]*:func | |' | while read -r dir name; do \
-		echo "== $$dir $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "./$$dir" </dev/null; done
+		echo "== $$dir $$name"; case $$dir in e2e/*) module=e2e dir=$${dir#e2e/} ;; *) module=. ;; esac; \
+		go -C $$module test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "./$$dir" </dev/null; done
 
 bench: ## benchmarks, with allocations
 	go test -run '^$$' -bench . -benchmem ./...
@@ -114,8 +115,12 @@ soak: ## TestSoak for SOAK (1h) instead of half a minute: nothing grows under pr
 	go -C e2e test -v -count=1 -timeout 0 -run '^TestSoak$$' . -soak $(SOAK)
 
 gpu-check: build ## on a machine with an NVIDIA GPU: compare with nvidia-smi, read-only, 8 minutes (OUT=directory)
-	go -C e2e build -trimpath -o ../bin/gpucheck ./gpucheck
+	go -C e2e build -trimpath -o ../bin/ ./gpucheck ./steptime
 	scripts/gpu-check.sh $(OUT)
+
+gpu-step-time: build ## the last part of gpu-check alone: what the agent costs the work on a GPU (needs PyTorch)
+	go -C e2e build -trimpath -o ../bin/ ./steptime
+	scripts/gpu-step-time.sh $(OUT)
 
 clean: ## remove what was built here (not Go's own caches)
 	rm -rf bin $(BIN)

@@ -17,6 +17,7 @@ type composer struct {
 	gpus       fleet
 	faults     faults
 	known      *Known    // from an earlier agent, until the boot time is there
+	gpusBefore int       // see Snapshot
 	versions   []Version // the last of each component
 	clock      clock
 	deliveries []delivery // by source
@@ -67,9 +68,13 @@ func (c *composer) snapshotAfter(elapsed time.Duration, now time.Time, views []v
 		if !in.Boot.IsZero() {
 			s.Boot = in.Boot
 		}
+		if in.BootID != "" {
+			s.BootID = in.BootID
+		}
 		s.Simulated = s.Simulated || in.Simulated
 	}
-	c.recall(s.Boot)
+	c.recall(s.Boot, s.BootID)
+	s.GPUsBefore = c.gpusBefore
 	s.Node = c.mergeNodes(inputs)
 	s.Events = c.versionEvents(s.Node.Versions, s.Time, s.Events)
 	for i := range s.Events {

@@ -45,6 +45,7 @@ func testGPU(index int, uuid string, at time.Time) GPU {
 func TestReadingsExpireWithTheirTier(t *testing.T) {
 	c := testComposer(t)
 	part := &Part{Time: noon, GPUs: []GPU{testGPU(0, "GPU-a", noon)}}
+	part.GPUs[0].Distributions = []Distribution{{Row: metric.PowerSampled, Zero: 1}}
 	c.snapshot(noon, []view{held(part)})
 	for _, tc := range []struct {
 		age               time.Duration
@@ -62,6 +63,9 @@ func TestReadingsExpireWithTheirTier(t *testing.T) {
 			if g.Has(d) != want {
 				t.Errorf("%s at the age of %v: shown is %v, want %v", d, tc.age, g.Has(d), want)
 			}
+		}
+		if shown := len(g.Distributions) > 0; shown != tc.fast {
+			t.Errorf("a distribution at the age of %v: shown is %v, want %v", tc.age, shown, tc.fast)
 		}
 	}
 	if part.GPUs[0].Value(metric.PowerDraw) != 700 {

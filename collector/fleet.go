@@ -165,24 +165,32 @@ func (f *fleet) join(gpus []GPU, src *GPU, in input, rows []*metric.Def, stale f
 	over(&dst.Serial, src.Serial)
 	over(&dst.VBIOS, src.VBIOS)
 	over(&dst.Architecture, src.Architecture)
+	over(&dst.ComputeCapability, src.ComputeCapability)
+	over(&dst.CPUs, src.CPUs)
+	over(&dst.NUMANodes, src.NUMANodes)
 	dst.Present = dst.Present || src.Present
 	dst.Hung = dst.Hung || src.Hung
 	dst.MIG = dst.MIG || src.MIG
 	overList(&dst.Owners, src.Owners)
 	overList(&dst.Unsupported, src.Unsupported)
+	overList(&dst.Paths, src.Paths)
 	if len(src.Dropped) > 0 {
 		dst.Dropped = src.Dropped
 	}
 	if in.source == seen.source {
 		seen.count(src.Xids, stale)
 	}
-	dst.Readings.overlay(in.of(src.UUID).current(src.Readings, rows))
+	own := in.of(src.UUID)
+	dst.Readings.overlay(own.current(src.Readings, rows))
+	if len(src.Distributions) > 0 && own.now.Sub(src.SampledAt(metric.Fast)) <= 3*own.interval[metric.Fast] {
+		dst.Distributions = src.Distributions
+	}
 }
 
 // remember keeps what is still true of the GPU when no source lists it.
 func (s *seenGPU) remember(g *GPU) {
 	s.identity = GPU{Index: g.Index, UUID: g.UUID, Model: g.Model, PCIBusID: g.PCIBusID, Serial: g.Serial, VBIOS: g.VBIOS,
-		Architecture: g.Architecture, Dropped: g.Dropped}
+		Architecture: g.Architecture, ComputeCapability: g.ComputeCapability, CPUs: g.CPUs, NUMANodes: g.NUMANodes, Dropped: g.Dropped}
 }
 
 // transition adds an event if the GPU has come or gone, unless its source has

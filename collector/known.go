@@ -10,8 +10,13 @@ import (
 // would be given anew.
 type Known struct {
 	Boot     time.Time  `json:"boot"`
-	GPUs     []KnownGPU `json:"gpus"` // since that boot
+	BootID   string     `json:"boot_id,omitempty"` // the kernel's; empty in the state of older agents
+	GPUs     []KnownGPU `json:"gpus"`              // since that boot
 	Versions []Version  `json:"versions"`
+
+	// GPUsBefore is how many GPUs there were in the last boot before that one in which
+	// there were any.
+	GPUsBefore int `json:"gpus_before,omitempty"`
 
 	SXids []SXidCount `json:"sxids,omitempty"` // since that boot
 
@@ -40,15 +45,20 @@ type KnownGPU struct {
 	Architecture string `json:"architecture"`
 	Present      bool   `json:"present"`
 
+	ComputeCapability string `json:"compute_capability,omitempty"`
+	CPUs              string `json:"cpus,omitempty"`
+	NUMANodes         string `json:"numa_nodes,omitempty"`
+
 	Xids []XidCount `json:"xids,omitempty"` // so that a counter does not begin anew
 }
 
 // Known returns what the next agent should know.
 func (s *Snapshot) Known() Known {
-	k := Known{Boot: s.Boot, Versions: s.Node.Versions, SXids: s.SXids, Log: s.Log}
+	k := Known{Boot: s.Boot, BootID: s.BootID, GPUsBefore: s.GPUsBefore, Versions: s.Node.Versions, SXids: s.SXids, Log: s.Log}
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		k.GPUs = append(k.GPUs, KnownGPU{g.Index, g.UUID, g.Model, g.PCIBusID, g.Serial, g.VBIOS, g.Architecture, g.Present, g.Xids})
+		k.GPUs = append(k.GPUs, KnownGPU{Index: g.Index, UUID: g.UUID, Model: g.Model, PCIBusID: g.PCIBusID, Serial: g.Serial, VBIOS: g.VBIOS,
+			Architecture: g.Architecture, Present: g.Present, ComputeCapability: g.ComputeCapability, CPUs: g.CPUs, NUMANodes: g.NUMANodes, Xids: g.Xids})
 	}
 	return k
 }
@@ -64,13 +74,27 @@ func (s *Sampler) Know(k Known) {
 // kernel computes it from the wall clock, which is set after boot.
 const bootStep = 5 * time.Minute
 
-// recall takes up the GPUs of an earlier agent once the node's boot time says that
-// they are of this boot.
-func (c *composer) recall(boot time.Time) {
+// sameBoot reports whether the boot is the one that the knowledge is of. Only where
+// one of the two has no id do their times decide.
+func (k *Known) sameBoot(boot time.Time, id string) bool {
+	if k.BootID != "" && id != "" {
+		return k.BootID == id
+	}
+	return boot.Sub(k.Boot).Abs() <= bootStep
+}
+
+// recall takes up the GPUs of an earlier agent once it is known which boot this is,
+// and if they are of this boot.
+func (c *composer) recall(boot time.Time, id string) {
 	if c.known == nil || boot.IsZero() {
 		return
 	}
-	if d := boot.Sub(c.known.Boot); d.Abs() <= bootStep {
+	c.gpusBefore = c.known.GPUsBefore
+	if !c.known.sameBoot(boot, id) {
+		if n := len(c.known.GPUs); n > 0 {
+			c.gpusBefore = n
+		}
+	} else {
 		c.gpus.recall(c.known.GPUs)
 		for _, x := range c.known.SXids {
 			c.faults.add(x)
@@ -90,6 +114,7 @@ func (f *fleet) recall(known []KnownGPU) {
 		if _, ok := f.byUUID[k.UUID]; !ok {
 			f.add(&seenGPU{source: nobody, present: k.Present, identity: GPU{
 				Index: f.free(k.Index), UUID: k.UUID, Model: k.Model, PCIBusID: k.PCIBusID, Serial: k.Serial, VBIOS: k.VBIOS, Architecture: k.Architecture,
+				ComputeCapability: k.ComputeCapability, CPUs: k.CPUs, NUMANodes: k.NUMANodes,
 			}})
 		}
 		for _, x := range k.Xids {

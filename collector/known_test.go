@@ -67,6 +67,81 @@ func TestRebootForgetsGPUs(t *testing.T) {
 	}
 }
 
+// The clock may be set long after the boot, and a node may boot within minutes: the
+// kernel's id of the boot knows better.
+func TestBootIsToldByItsID(t *testing.T) {
+	boot, at := time.Unix(1_000_000, 0), time.Unix(2_000_000, 0)
+	for name, c := range map[string]struct {
+		before, now string        // ids of the boot
+		moved       time.Duration // of the boot time
+		same        bool
+	}{
+		"the clock was set":                     {"a", "a", 9 * time.Hour, true},
+		"a boot within two minutes":             {"a", "b", 2 * time.Minute, false},
+		"an agent that wrote no id":             {"", "b", time.Second, true},
+		"an agent that wrote no id, and a boot": {"", "b", time.Hour, false},
+		"a kernel without an id":                {"a", "", time.Second, true},
+		"a kernel without an id, and a boot":    {"a", "", time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := partOf(at, boot, "570", "GPU-a", "GPU-b")
+			p.BootID = c.before
+			written, err := json.Marshal(newTestReplay(nil).Snapshot(p).Known())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var read Known
+			if err := json.Unmarshal(written, &read); err != nil {
+				t.Fatal(err)
+			}
+			p = partOf(at.Add(time.Minute), boot.Add(c.moved), "570", "GPU-b")
+			p.BootID = c.now
+			s := newTestReplay(&read).Snapshot(p)
+			want, before := 1, 2
+			if c.same {
+				want, before = 2, 0
+			}
+			if len(s.GPUs) != want || s.GPUsBefore != before {
+				t.Errorf("the next agent knows %d GPUs, and of %d before the boot, want %d and %d", len(s.GPUs), s.GPUsBefore, want, before)
+			}
+		})
+	}
+}
+
+// What was written before agents knew of boot ids is still read.
+func TestStateWithoutABootID(t *testing.T) {
+	const old = `{"boot":"2026-01-01T00:00:00Z","gpus":[{"index":0,"uuid":"GPU-a","model":"m","pci_bus_id":"","serial":"","vbios":"","architecture":"",` +
+		`"present":true,"xids":[{"code":31,"count":7,"last":"2026-01-01T01:00:00Z"}]}],"versions":null,"log":{"boot":"of another boot"}}`
+	var known Known
+	if err := json.Unmarshal([]byte(old), &known); err != nil {
+		t.Fatal(err)
+	}
+	p := partOf(known.Boot.Add(2*time.Hour), known.Boot.Add(time.Minute), "", "GPU-a")
+	p.BootID = "a"
+	s := newTestReplay(&known).Snapshot(p)
+	if len(s.GPUs) != 1 || len(s.GPUs[0].Xids) != 1 || s.GPUs[0].Xids[0].Count != 7 {
+		t.Fatalf("of the state of an older agent is left: %+v", s.GPUs)
+	}
+	if k := s.Known(); k.BootID != "a" {
+		t.Errorf("the id of the boot is then written as %q, want a", k.BootID)
+	}
+}
+
+// How many GPUs there were outlasts boots in which there is no driver.
+func TestGPUsOfEarlierBootsAreRemembered(t *testing.T) {
+	at := time.Unix(2_000_000, 0)
+	known := Known{Boot: at.Add(-time.Hour), BootID: "a", GPUs: []KnownGPU{{UUID: "GPU-a"}, {UUID: "GPU-b"}}}
+	for _, id := range []string{"b", "c"} {
+		p := partOf(at, at.Add(-time.Minute), "")
+		p.BootID = id
+		s := newTestReplay(&known).Snapshot(p)
+		if s.GPUsBefore != 2 {
+			t.Errorf("in boot %s, %d GPUs of earlier boots are known, want 2", id, s.GPUsBefore)
+		}
+		known = s.Known()
+	}
+}
+
 func TestVersionChangeIsAnEvent(t *testing.T) {
 	boot, at := time.Unix(1_000_000, 0), time.Unix(2_000_000, 0)
 	r := newTestReplay(nil)

@@ -23,6 +23,7 @@ type Snapshot struct {
 	Step time.Duration
 
 	Boot      time.Time // when the node booted; zero if unknown
+	BootID    string    // the kernel's id of that boot; empty if unknown
 	Simulated bool      // the numbers come from a simulator or a recording of one
 
 	Node      Node
@@ -37,6 +38,10 @@ type Snapshot struct {
 	Events    []Event       // what happened since the snapshot before, in order of time
 	SXids     []SXidCount   // errors of the NVSwitches, by switch, code and severity
 	Sources   []SourceState // in the order of the configuration
+
+	// GPUsBefore is how many GPUs an agent had seen in the last boot before this one
+	// in which it saw any; 0 if there was none.
+	GPUsBefore int
 
 	// Log is how far the logs were read of which all events are in this snapshot
 	// or an earlier one.
@@ -65,10 +70,15 @@ type GPU struct {
 	Serial       string
 	VBIOS        string
 	Architecture string
-	Present      bool    // the driver answers for it
-	Hung         bool    // a driver call on it has not returned within its limit
-	MIG          bool    // MIG mode is on
-	Owners       []Owner // who uses it, most memory first, then who was only given it; empty if unknown
+
+	ComputeCapability string // 9.0
+	CPUs              string // those nearest to it: 0-31,64-95, or a mask 0x5555
+	NUMANodes         string // those of the nearest memory, likewise
+
+	Present bool    // the driver answers for it
+	Hung    bool    // a driver call on it has not returned within its limit
+	MIG     bool    // MIG mode is on
+	Owners  []Owner // who uses it, most memory first, then who was only given it; empty if unknown
 
 	// Allocations say who was given the whole GPU or a share of it. Who uses it is in
 	// the processes: the two are different facts.
@@ -77,7 +87,27 @@ type GPU struct {
 	Unsupported []*metric.Def          // what this GPU or driver cannot tell
 	Dropped     map[*metric.Def]uint64 // implausible values that were dropped
 	Xids        []XidCount             // by code
+	Paths       []Path                 // to GPUs of a higher index, by uuid; in the full profile only
+
+	// Distributions of the fast signals, by row; empty unless they were asked for.
+	Distributions []Distribution
 	Readings
+}
+
+// Path is the way from one GPU to another one.
+type Path struct {
+	UUID  string // of the other
+	Level string // what they have in common: internal, single, multiple, hostbridge, node, system
+}
+
+// Distribution is how often a signal had which value since its source began to
+// count: the counts of a native histogram.
+type Distribution struct {
+	Row     *metric.Def // of kind metric.Histogram
+	Sum     float64     // of all samples, in the unit of the row
+	Zero    uint64      // samples of at most metric.HistogramZero
+	First   int         // number of the first bucket that is not empty
+	Buckets []uint64    // samples in it and in those that follow
 }
 
 // Answers reports whether the driver answers for the GPU and its calls return: else

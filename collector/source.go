@@ -31,6 +31,7 @@ type Source interface {
 type Part struct {
 	Time      time.Time
 	Boot      time.Time
+	BootID    string // see Snapshot; not recorded
 	Simulated bool
 	Node      Node
 	GPUs      []GPU

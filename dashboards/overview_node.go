@@ -94,7 +94,7 @@ func cpuByMode() query {
 }
 
 // identity is every label that tells GPUs and MIG instances apart.
-var identity = []string{"instance", "gpu", "mig", "profile", "model", "architecture", "uuid", "mig_uuid", "serial", "pci_bus_id", "vbios"}
+var identity = []string{"instance", "gpu", "mig", "profile", "model", "architecture", "uuid", "mig_uuid", "serial", "pci_bus_id", "vbios", "cpus", "numa_nodes"}
 
 // faults shows what changed and what broke.
 func faults() []cog.Builder[dashboard.Panel] {

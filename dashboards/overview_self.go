@@ -63,6 +63,7 @@ func looking() []cog.Builder[dashboard.Panel] {
 				rate(ofNode, "instance", sel(metric.NVMLCalls)),
 				rate(ofNode+" failed", "instance", sel(metric.NVMLErrors)),
 				value(ofNode+" GPUs hung", sel(metric.NVMLHung)),
+				increase(ofNode+" sets of events replaced", "instance", "$__rate_interval", sel(metric.NVMLEventSets)),
 			}}),
 		graph(panel{id: 616, title: "Slowed down for the driver's sake", w: 6, h: 7,
 			note:    "How many times longer than configured the interval is: 1 while NVML answers quickly.",

@@ -24,8 +24,14 @@ type prometheus struct {
 // file if one is given, and ends it with the test.
 func startPrometheus(t *testing.T, address, ruleFile string) *prometheus {
 	t.Helper()
+	return startPrometheusWith(t, address, ruleFile, "")
+}
+
+// startPrometheusWith does it with further settings for all scrapes.
+func startPrometheusWith(t *testing.T, address, ruleFile, settings string) *prometheus {
+	t.Helper()
 	dir := t.TempDir()
-	config := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n" +
+	config := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s" + settings + "}\n" +
 		"scrape_configs:\n- job_name: gpuvigil\n  static_configs:\n  - targets: ['" + address + "']\n"
 	if ruleFile != "" {
 		config += "rule_files: ['" + ruleFile + "']\n"

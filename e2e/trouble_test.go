@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuvigil/internal/fakenvml"
+	"gpuvigil/internal/sim/simfake"
 )
 
 // A state file from a crashed write costs what it held, and not the start.
@@ -115,6 +116,9 @@ func TestProcessNames(t *testing.T) {
 	d.Set(fakenvml.GPU(0), computeList)
 	d.Set(fakenvml.GPU(0), "nvmlDeviceGetName", "NVIDIA\xff H100")
 	proc := t.TempDir()
+	if err := simfake.WriteHost(proc); err != nil {
+		t.Fatal(err)
+	}
 	for pid, name := range names {
 		dir := fmt.Sprintf("%s/%d/", proc, pid)
 		for file, text := range map[string]string{

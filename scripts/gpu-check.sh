@@ -5,7 +5,8 @@
 #
 # It only reads: no setting is changed, no Xid is forced, and GPM is never called by two at once. It runs the agent
 # beside nvidia-smi and compares them field by field, puts a load on the first GPU if python3 has PyTorch with CUDA,
-# asks NVML what only hardware can tell (gpu-check-nvml.py), and keeps a recording. At most 8 minutes.
+# asks NVML what only hardware can tell (gpu-check-nvml.py), keeps a recording, and measures what the agent costs the
+# work on the GPU (gpu-step-time.sh). At most 8 minutes.
 #
 # Its parts have been tested without a GPU, against recorded output and a fake driver. On a GPU, nobody has run it yet.
 set -euo pipefail
@@ -90,5 +91,7 @@ wait "$agent" || { echo "== the agent ended with $?: $out/agent.txt"; failed=1; 
 started=()
 
 run record "$bin/gpuvigil" record --output="$out/recording.frames" --for="$record_for"
+run step-time "$here/gpu-step-time.sh" "$out"
+cat "$out/step-time.txt"
 echo "== everything is in $out"
 exit "$failed"

@@ -101,7 +101,7 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 		return err
 	}
 	a.pipeline.Store(first)
-	srv := server.New(a.serverConfig(webConfig, cfg.NVML.Profile == config.FullProfile))
+	srv := server.New(a.serverConfig(webConfig, cfg))
 	p.log.Info("Starting gpuvigil", "version", version.Info(), "node", cfg.Node, "state", dir, "simulated", demo != nil)
 	defer p.log.Info("Stopped.")
 
@@ -150,6 +150,9 @@ func (f *agentFlags) load(host func() (string, error)) (*config.Config, error) {
 	}
 	if f.procfs != "" {
 		cfg.Host.ProcFS = f.procfs
+	}
+	if f.sysfs != "" {
+		cfg.Host.SysFS = f.sysfs
 	}
 	if cfg.Host.ProcFS, err = filepath.Abs(cfg.Host.ProcFS); err != nil {
 		return nil, fmt.Errorf("find procfs: %w", err)
@@ -252,7 +255,7 @@ func (a *agent) reload() (*pipeline, error) {
 	return a.build(cfg)
 }
 
-func (a *agent) serverConfig(web *webConfig, full bool) server.Config {
+func (a *agent) serverConfig(web *webConfig, cfg *config.Config) server.Config {
 	return server.Config{
 		Snapshot:      func() *collector.Snapshot { return a.pipeline.Load().sampler.Latest() },
 		View:          func() *detect.View { return a.pipeline.Load().engine.View() },
@@ -260,11 +263,19 @@ func (a *agent) serverConfig(web *webConfig, full bool) server.Config {
 		Release:       a.driver.release,
 		ReleasedUntil: a.driver.releasedUntil,
 		Version:       server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
-		Full:          full,
+		Full:          cfg.NVML.Profile == config.FullProfile,
 		DCGM:          a.flags.dcgm,
+		Processes:     processSeries(cfg.Metrics.Processes),
 		Authenticated: web.Authenticated,
 		Log:           a.log,
 	}
+}
+
+func processSeries(c config.ProcessSeries) *server.ProcessSeries {
+	if !c.Enabled {
+		return nil
+	}
+	return &server.ProcessSeries{Top: c.Top, PID: c.PID}
 }
 
 // serve runs an HTTP server until ctx ends, and then lets requests finish.

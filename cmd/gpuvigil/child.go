@@ -26,6 +26,7 @@ func addChild(app *kingpin.Application) (string, command) {
 	callLimit := cmd.Flag("nvml.call-limit", "A call that takes longer marks its GPU as hung.").Default("5s").Duration()
 	initLimit := cmd.Flag("nvml.init-limit", "An initialisation that takes longer ends the child.").Default("1m").Duration()
 	full := cmd.Flag("nvml.full", "Sample each NVLink, too.").Bool()
+	histograms := cmd.Flag("nvml.histograms", "Count how the fast signals are distributed, too.").Bool()
 	var tiers [metric.Tiers]*time.Duration
 	for t := range metric.Tiers {
 		tiers[t] = cmd.Flag("sampling."+t.String(), "Interval of the tier.").Default("1m").Duration()
@@ -38,7 +39,7 @@ func addChild(app *kingpin.Application) (string, command) {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			cancel()
 		}()
-		cfg := nvml.Config{LibraryPath: *library, ProcFS: *procfs, CallLimit: *callLimit, InitLimit: *initLimit, Full: *full, Log: p.log}
+		cfg := nvml.Config{LibraryPath: *library, ProcFS: *procfs, CallLimit: *callLimit, InitLimit: *initLimit, Full: *full, Histograms: *histograms, Log: p.log}
 		for t, d := range tiers {
 			cfg.Tiers[t] = *d
 		}

@@ -34,7 +34,8 @@ func (d *demo) start(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	d.node, err = sim.New(sim.Config{Seed: d.seed, Start: time.Now(), Scenario: scenario, Node: cfg.Node, Tiers: tiers(cfg.Sampling)})
+	d.node, err = sim.New(sim.Config{Seed: d.seed, Start: time.Now(), Scenario: scenario, Node: cfg.Node, Tiers: tiers(cfg.Sampling),
+		Histograms: cfg.Metrics.NativeHistograms})
 	if err != nil {
 		return fmt.Errorf("start the demo: %w", err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"gpuvigil/collector/child"
 	"gpuvigil/collector/frame"
 	"gpuvigil/internal/config"
+	"gpuvigil/internal/metric"
 )
 
 // diagnosis is one line of the doctor: what was looked at, how it is, what to do.
@@ -36,11 +38,16 @@ func addDoctor(app *kingpin.Application) (string, command) {
 	cmd := app.Command("doctor", "Say what works on this node, what does not, and what to do about it. Exits 1 if something needed is broken.")
 	file := cmd.Flag("config.file", "Configuration file.").String()
 	library := cmd.Flag("nvml.library-path", "Path of libnvidia-ml.so.1.").String()
+	procfs := cmd.Flag("path.procfs", "Where the host's /proc is.").String()
+	sysfs := cmd.Flag("path.sysfs", "Where the host's /sys is.").String()
 	state := addStateDir(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		c, diagnoses := doctorConfig(*file)
+		c.Host.ProcFS, c.Host.SysFS = cmp.Or(*procfs, c.Host.ProcFS), cmp.Or(*sysfs, c.Host.SysFS)
 		diagnoses = append(diagnoses, doctorState(*state))
-		diagnoses = append(diagnoses, doctorNVML(ctx, *library, c)...)
+		driver := doctorNVML(ctx, *library, c)
+		diagnoses = append(diagnoses, driver...)
+		diagnoses = append(diagnoses, doctorBus(c.Host.SysFS, len(driver)-1))
 		diagnoses = append(diagnoses, doctorHost(c)...)
 		diagnoses = append(diagnoses, doctorTiers(c)...)
 		diagnoses = append(diagnoses, doctorSlack(ctx, c)...)
@@ -142,7 +149,10 @@ func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnos
 			d.found = errors.Join(readErr, closeErr, waitErr).Error()
 		}
 		d.needed = process.ProcessState.ExitCode() != child.ExitNoDriver
-		d.advice = "without a driver gpuvigil watches the host only; with one, check that nvidia-smi works for this user and that the container has the GPU's device files"
+		d.advice = "nvidia-smi will fail alike; a running agent sees the GPUs as soon as the driver works again, without a restart"
+		if !d.needed {
+			d.advice = "without a driver gpuvigil watches the host only; with one, check that nvidia-smi works for this user and that the container has the GPU's device files"
+		}
 		return []diagnosis{d}
 	}
 	d.ok = true
@@ -152,6 +162,14 @@ func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnos
 	}
 	d.found = fmt.Sprintf("%d GPUs; %s", len(part.GPUs), strings.Join(versions, ", "))
 	out := []diagnosis{d}
+	switch listed := int(part.Node.Value(metric.GPUsSeen)); {
+	case listed == 0:
+		out = append(out, diagnosis{what: "GPUs", needed: true, found: "the driver is there and lists no GPU",
+			advice: "look whether lspci shows one, whether a virtual machine or another driver holds it, and what the kernel log says after NVRM"})
+	case listed > len(part.GPUs):
+		out = append(out, diagnosis{what: "GPUs", needed: true, found: fmt.Sprintf("the driver lists %d and does not answer for %d of them", listed, listed-len(part.GPUs)),
+			advice: "see the kernel log for the last Xid; drain the node, and reset the GPU or reboot"})
+	}
 	for _, g := range part.GPUs {
 		line := diagnosis{what: fmt.Sprintf("GPU %d", g.Index), ok: g.Present, needed: true, found: g.Model}
 		if !g.Present {
@@ -169,29 +187,6 @@ func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnos
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	return lines[len(lines)-1]
-}
-
-// initialPIDNamespace is the inode number that the kernel gives the first pid
-// namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).
-const initialPIDNamespace = "pid:[4026531836]"
-
-func doctorHost(c *config.Config) []diagnosis {
-	stat := diagnosis{what: "host (" + c.Host.ProcFS + ")", needed: true, advice: "mount the host's /proc and name it with --path.procfs"}
-	if _, err := os.ReadFile(filepath.Join(c.Host.ProcFS, "stat")); err != nil {
-		stat.found = err.Error()
-	} else {
-		stat.ok, stat.found, stat.advice = true, "CPU, memory, disk and network are readable", ""
-	}
-	psi := diagnosis{what: "pressure stall information", found: "readable", ok: true}
-	if _, err := os.ReadFile(filepath.Join(c.Host.ProcFS, "pressure", "cpu")); err != nil {
-		psi.ok, psi.found, psi.advice = false, err.Error(), "boot with psi=1 to see how long tasks wait for CPU, memory and I/O"
-	}
-	pids := diagnosis{what: "process names", ok: true, found: "this is the host's pid namespace"}
-	if ns, err := os.Readlink("/proc/self/ns/pid"); err != nil || ns != initialPIDNamespace {
-		pids.ok, pids.found = false, "this is a pid namespace of its own: the driver's pids mean nothing here"
-		pids.advice = "run with hostPID: true, or mount the host's /proc and give --path.procfs"
-	}
-	return []diagnosis{stat, psi, pids}
 }
 
 // doctorTiers says what each tier of privilege would add. The base tier is the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +22,9 @@ const (
 	exitHealthUnknown exitCode = 2
 )
 
+// asSeen lets the GPUs that are known decide how many there must be.
+const asSeen = -1
+
 // nvmlSource is the name of the source that asks the driver.
 const nvmlSource = "nvml"
 
@@ -32,7 +36,8 @@ func addHealth(app *kingpin.Application) (string, command) {
 		"Exits 0 if they are well, 1 if not, 2 if it cannot be known. Answers within a second.")
 	state := addStateDir(cmd)
 	maxAge := cmd.Flag("max-age", "How old what the agent knows may be.").Default("1m").Duration()
-	gpus := cmd.Flag("gpus", "How many GPUs there must be. Default: as many as were seen since the node booted.").Int()
+	gpus := cmd.Flag("gpus", "How many GPUs there must be, 0 if there need be none. Default: as many as were seen since the node booted or as the driver lists, "+
+		"and one at least if there was one in an earlier boot or there is one on the PCI bus.").Default(strconv.Itoa(asSeen)).Int()
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		ctx, cancel := context.WithTimeout(ctx, healthLimit)
 		defer cancel()
@@ -98,7 +103,10 @@ func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 			v.unknown = append(v.unknown, fmt.Sprintf("source %s does not see: %s", s.Name, s.Error))
 		}
 	}
-	answering := 0
+	answering, gone := 0, a.absence(want)
+	if gone != "" {
+		v.problems = append(v.problems, gone)
+	}
 	for _, g := range a.snapshot.GPUs {
 		switch present, known := g.Readings[metric.GPUPresent.Name]; {
 		case g.Hung:
@@ -107,7 +115,7 @@ func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 			v.problems = append(v.problems, fmt.Sprintf("GPU %d is lost", g.Index))
 		case known:
 			answering++
-		case len(v.unknown) == 0:
+		case len(v.unknown) == 0 && gone == "":
 			v.unknown = append(v.unknown, fmt.Sprintf("GPU %d has not been asked for", g.Index))
 		}
 	}
@@ -116,13 +124,17 @@ func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 			v.problems = append(v.problems, fmt.Sprintf("%s on %s", f.Title, subjectName(f)))
 		}
 	}
-	if missing := want - answering; missing > 0 && len(v.problems) == 0 && len(v.unknown) == 0 {
-		v.problems = append(v.problems, fmt.Sprintf("%d of %d GPUs answer", answering, want))
+	listed := want
+	if want == asSeen { // a GPU that was lost before the agent started was never seen, but may be listed
+		listed = int(a.snapshot.Node.Readings[metric.GPUsSeen.Name])
 	}
-	v.well = fmt.Sprintf("%d GPUs", answering)
-	if answering == 0 && len(a.snapshot.GPUs) == 0 && want == 0 {
-		v.well = "no GPU was ever seen here"
+	if missing := listed - answering; missing > 0 && len(v.problems) == 0 && len(v.unknown) == 0 {
+		v.problems = append(v.problems, fmt.Sprintf("%d of %d GPUs answer", answering, listed))
 	}
+	if len(v.problems) == 0 {
+		v.unknown = append(v.unknown, a.unwatched(want)...)
+	}
+	v.well = a.census(answering)
 	return v
 }
 

@@ -67,6 +67,19 @@ func fires(rule rules.ID, severity rules.Severity, title string) detect.Finding 
 		Node: "gpu-01", GPUIndex: 1, Evidence: detect.Evidence{Title: title}}
 }
 
+// without takes the driver and what it told away.
+func without(s *collector.Snapshot) {
+	s.GPUs = nil
+	s.Sources[0].Err, s.Sources[0].Last, s.Sources[0].Expected = "no NVIDIA driver: not on this machine", time.Time{}, false
+}
+
+// onBus says how many GPUs each driver has, in the order of metric.PCIDriver.
+func onBus(s *collector.Snapshot, by ...float64) {
+	for i, n := range by {
+		s.Node.SetAt(metric.PCIGPUs, i, n)
+	}
+}
+
 func TestHealth(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*collector.Snapshot, *detect.View)
@@ -81,6 +94,9 @@ func TestHealth(t *testing.T) {
 		}, nil, 1, "PROBLEM  GPU 1 is lost\n"},
 		"hung":  {func(s *collector.Snapshot, _ *detect.View) { s.GPUs[0].Hung = true }, nil, 1, "PROBLEM  GPU 0 hangs\n"},
 		"fewer": {func(*collector.Snapshot, *detect.View) {}, []string{"--gpus=8"}, 1, "PROBLEM  2 of 8 GPUs answer\n"},
+		"lost before the agent": {func(s *collector.Snapshot, _ *detect.View) {
+			s.Node.Set(metric.GPUsSeen, 3)
+		}, nil, 1, "PROBLEM  2 of 3 GPUs answer\n"},
 		"page": {func(_ *collector.Snapshot, v *detect.View) {
 			v.Findings = []detect.Finding{fires(rules.IDXid, rules.Page, "The power management unit halted (Xid 62)")}
 		}, nil, 1, "PROBLEM  The power management unit halted (Xid 62) on gpu-01/1\n"},
@@ -101,7 +117,58 @@ func TestHealth(t *testing.T) {
 		}, nil, 2, "UNKNOWN  GPU 0 has not been asked for\n"},
 		"old":     {func(s *collector.Snapshot, _ *detect.View) { s.Time = s.Time.Add(-10 * time.Minute) }, nil, 2, "UNKNOWN  what the agent knows is 10 min old\n"},
 		"old, ok": {func(s *collector.Snapshot, _ *detect.View) { s.Time = s.Time.Add(-10 * time.Minute) }, []string{"--max-age=1h"}, 0, "OK  2 GPUs\n"},
-		"no GPU":  {func(s *collector.Snapshot, _ *detect.View) { s.GPUs, s.Sources = nil, nil }, nil, 0, "OK  no GPU was ever seen here\n"},
+		"no driver, no GPU": {func(s *collector.Snapshot, _ *detect.View) {
+			without(s)
+			onBus(s, 0, 0, 0, 0)
+		}, nil, 0, "OK  no GPU was ever seen here, and the PCI bus has none\n"},
+		"no driver, and it is unknown what is on the bus": {func(s *collector.Snapshot, _ *detect.View) { without(s) }, nil, 0, "OK  no GPU was ever seen here\n"},
+		"no driver, but GPUs": {func(s *collector.Snapshot, _ *detect.View) {
+			without(s)
+			onBus(s, 0, 0, 1, 7)
+		}, nil, 1, "PROBLEM  8 NVIDIA GPUs are on the PCI bus and no driver answers for them\n"},
+		"no driver, but GPUs that no job needs": {func(s *collector.Snapshot, _ *detect.View) {
+			without(s)
+			onBus(s, 0, 0, 0, 1)
+		}, []string{"--gpus=0"}, 0, "OK  no GPU was ever seen here\n"},
+		"no driver, and GPUs that are wanted": {func(s *collector.Snapshot, _ *detect.View) { without(s) }, []string{"--gpus=8"}, 1, "PROBLEM  0 of 8 GPUs answer\n"},
+		"no driver, but GPUs for virtual machines": {func(s *collector.Snapshot, _ *detect.View) {
+			without(s)
+			onBus(s, 0, 4, 0, 0)
+		}, nil, 0, "OK  no GPU for this host: 4 on the PCI bus are for virtual machines\n"},
+		"no driver any more": {func(s *collector.Snapshot, _ *detect.View) {
+			gpus := s.GPUs
+			without(s)
+			for _, g := range gpus {
+				g.Present, g.Readings = false, collector.NewReadings(metric.GPU)
+				s.GPUs = append(s.GPUs, g)
+			}
+		}, nil, 1, "PROBLEM  no driver answers any more for the 2 GPUs that were seen since the node booted\n"},
+		"no driver since the boot": {func(s *collector.Snapshot, _ *detect.View) {
+			without(s)
+			s.GPUsBefore = 8
+		}, nil, 1, "PROBLEM  no GPU is here, and before the node booted there were 8\n"},
+		"no driver since the boot, as it should be": {func(s *collector.Snapshot, _ *detect.View) {
+			without(s)
+			s.GPUsBefore = 8
+		}, []string{"--gpus=0"}, 0, "OK  no GPU was ever seen here\n"},
+		"a driver that lists no GPU": {func(s *collector.Snapshot, _ *detect.View) {
+			s.GPUs = nil
+			onBus(s, 8, 0, 0, 0)
+		}, nil, 1, "PROBLEM  8 NVIDIA GPUs are on the PCI bus and the driver lists none\n"},
+		"a library without its kernel module": {func(s *collector.Snapshot, _ *detect.View) {
+			s.GPUs, s.Sources[0].Err, s.Sources[0].Last = nil, "driver not loaded", time.Time{}
+			onBus(s, 0, 0, 0, 8)
+		}, nil, 1, "PROBLEM  8 NVIDIA GPUs are on the PCI bus and no driver answers for them\n"},
+		"the driver is being asked": {func(s *collector.Snapshot, _ *detect.View) {
+			s.GPUs, s.Sources[0].Err, s.Sources[0].Last = nil, "the child starts", time.Time{}
+			onBus(s, 8, 0, 0, 0)
+		}, nil, 2, "UNKNOWN  source nvml does not see: the child starts\n"},
+		"nobody watches the GPUs": {func(s *collector.Snapshot, _ *detect.View) {
+			s.GPUs, s.Sources = nil, nil
+			onBus(s, 2, 0, 0, 0)
+		}, nil, 2, "UNKNOWN  2 NVIDIA GPUs are on the PCI bus and this agent does not watch them (nvml.enabled)\n"},
+		"some of those on the bus": {func(s *collector.Snapshot, _ *detect.View) { onBus(s, 8, 0, 0, 0) }, nil, 0, "OK  2 GPUs, of 8 on the PCI bus\n"},
+		"no GPU":                   {func(s *collector.Snapshot, _ *detect.View) { s.GPUs, s.Sources = nil, nil }, nil, 0, "OK  no GPU was ever seen here\n"},
 		"text of others": {func(s *collector.Snapshot, _ *detect.View) {
 			s.Sources[0].Err = "a\nb\x1b[2J"
 		}, nil, 2, "UNKNOWN  source nvml does not see: a b [2J\n"},

@@ -213,6 +213,9 @@ func childArgs(cfg *config.Config) []string {
 	if cfg.NVML.Profile == config.FullProfile {
 		args = append(args, "--nvml.full")
 	}
+	if cfg.Metrics.NativeHistograms {
+		args = append(args, "--nvml.histograms")
+	}
 	if cfg.NVML.LibraryPath != "" {
 		args = append(args, "--nvml.library-path="+cfg.NVML.LibraryPath)
 	}

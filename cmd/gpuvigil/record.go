@@ -26,6 +26,7 @@ func addRecord(app *kingpin.Application) (string, command) {
 	cmd.Flag("node.name", "Name of this node.").StringVar(&flags.node)
 	cmd.Flag("nvml.library-path", "Path of libnvidia-ml.so.1.").StringVar(&flags.library)
 	cmd.Flag("path.procfs", "Where the host's /proc is.").StringVar(&flags.procfs)
+	cmd.Flag("path.sysfs", "Where the host's /sys is.").StringVar(&flags.sysfs)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) (err error) {
 		file, err := os.OpenFile(*output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {

@@ -24,6 +24,7 @@ type agentFlags struct {
 	library    string
 	profile    string
 	procfs     string
+	sysfs      string
 	dcgm       bool
 	web        *web.FlagConfig
 }
@@ -37,6 +38,7 @@ func addAgentFlags(cmd *kingpin.CmdClause) *agentFlags {
 		EnumVar(&f.profile, string(config.DefaultProfile), string(config.FullProfile))
 	cmd.Flag("compat.dcgm", "Also serve the GPUs' metrics under the names and labels of dcgm-exporter, up to 4.8 and since 4.9, for dashboards and alerts that are written for it. /metrics is then not offered as OpenMetrics.").BoolVar(&f.dcgm)
 	cmd.Flag("path.procfs", "Where the host's /proc is.").StringVar(&f.procfs)
+	cmd.Flag("path.sysfs", "Where the host's /sys is.").StringVar(&f.sysfs)
 	f.stateDir = addStateDir(cmd)
 	return f
 }

@@ -40,6 +40,7 @@ type Tracker struct {
 	counted bool
 	last    time.Time
 	slots   [window]slot
+	counts  counts
 }
 
 // slot is one second of the window.
@@ -69,6 +70,7 @@ func (t *Tracker) Add(at time.Time, value, share float64) {
 		}
 	}
 	t.last = at
+	t.counts.add(value)
 	second := at.Unix()
 	s := &t.slots[((second%window)+window)%window]
 	if !s.used || s.second != second {

@@ -21,11 +21,11 @@ const (
 
 // rows are the rows that a signal fills, and the reading that it is sampled from
 // where there is nothing finer.
-var rows = [signals]struct{ reading, bands, low, high *metric.Def }{
-	Utilization:     {metric.Utilization, metric.UtilizationBands, metric.UtilizationLow, metric.UtilizationPeak},
-	Power:           {metric.PowerDraw, metric.PowerBands, metric.PowerLow, metric.PowerPeak},
-	SMActivity:      {metric.SMActivity, metric.SMActivityBands, metric.SMActivityLow, metric.SMActivityPeak},
-	MemoryBandwidth: {metric.DRAMActivity, metric.DRAMBands, metric.DRAMLow, metric.DRAMPeak},
+var rows = [signals]struct{ reading, bands, low, high, sampled *metric.Def }{
+	Utilization:     {metric.Utilization, metric.UtilizationBands, metric.UtilizationLow, metric.UtilizationPeak, metric.UtilizationSampled},
+	Power:           {metric.PowerDraw, metric.PowerBands, metric.PowerLow, metric.PowerPeak, metric.PowerSampled},
+	SMActivity:      {metric.SMActivity, metric.SMActivityBands, metric.SMActivityLow, metric.SMActivityPeak, metric.SMActivitySampled},
+	MemoryBandwidth: {metric.DRAMActivity, metric.DRAMBands, metric.DRAMLow, metric.DRAMPeak, metric.DRAMSampled},
 }
 
 // GPU follows the fast signals of one GPU. The zero GPU has seen nothing.
@@ -75,6 +75,18 @@ func (g *GPU) Fill(r collector.Readings, now time.Time) {
 			r.Set(d.high, high)
 		}
 	}
+}
+
+// Distributions returns how the samples so far are distributed, of the signals that
+// have had one. Nobody changes them any more.
+func (g *GPU) Distributions() []collector.Distribution {
+	var out []collector.Distribution
+	for i := range g.trackers {
+		if t := &g.trackers[i]; !t.last.IsZero() {
+			out = append(out, t.counts.distribution(rows[i].sampled))
+		}
+	}
+	return out
 }
 
 // ObserveAll does it for every signal: for who has no finer samples.

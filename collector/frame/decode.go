@@ -2,6 +2,7 @@ package frame
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"gpuvigil/collector"
@@ -137,6 +138,12 @@ func (d *decoder) gpu(g *collector.GPU, v vector) {
 	g.Xids = list(d, func(x *collector.XidCount) { x.Code, x.Count, x.Last = d.int(), d.uvarint(), d.time() })
 	g.Readings = d.readings(v)
 	g.Allocations = d.allocations()
+	g.Distributions = d.distributions()
+	if d.done() {
+		return // of a release before they came
+	}
+	g.ComputeCapability, g.CPUs, g.NUMANodes = d.str(), d.str(), d.str()
+	g.Paths = list(d, func(p *collector.Path) { p.UUID, p.Level = d.str(), d.str() })
 }
 
 func (d *decoder) instance(i *collector.Instance, v vector) {
@@ -188,6 +195,19 @@ func (d *decoder) done() bool { return len(d.b) == 0 }
 func (d *decoder) owners() []collector.Owner { return list(d, d.owner) }
 
 func (d *decoder) owner(o *collector.Owner) { o.Kind, o.ID, o.Team = d.str(), d.str(), d.str() }
+
+// distributions reads those of a GPU; a record of an earlier release has none. It
+// leaves out those of rows that are no histograms in this release.
+func (d *decoder) distributions() []collector.Distribution {
+	if d.done() {
+		return nil
+	}
+	all := list(d, func(x *collector.Distribution) {
+		x.Row, x.Sum, x.Zero, x.First = d.row(), d.float(), d.uvarint(), d.int()
+		x.Buckets = list(d, func(n *uint64) { *n = d.uvarint() })
+	})
+	return slices.DeleteFunc(all, func(x collector.Distribution) bool { return x.Row == nil || x.Row.Kind != metric.Histogram })
+}
 
 // unsupported leaves out rows that this release does not have.
 func (d *decoder) unsupported() []*metric.Def {

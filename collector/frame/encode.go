@@ -111,6 +111,29 @@ func (e *encoder) gpu(g *collector.GPU) {
 	}
 	e.readings(g.Readings, metric.GPU)
 	e.allocations(g.Allocations)
+	e.distributions(g.Distributions)
+	for _, s := range [...]string{g.ComputeCapability, g.CPUs, g.NUMANodes} {
+		e.str(s)
+	}
+	e.list(len(g.Paths))
+	for _, p := range g.Paths {
+		e.str(p.UUID)
+		e.str(p.Level)
+	}
+}
+
+func (e *encoder) distributions(list []collector.Distribution) {
+	e.list(len(list))
+	for _, d := range list {
+		e.row(d.Row)
+		e.float(d.Sum)
+		e.uvarint(d.Zero)
+		e.varint(int64(d.First))
+		e.list(len(d.Buckets))
+		for _, n := range d.Buckets {
+			e.uvarint(n)
+		}
+	}
 }
 
 func (e *encoder) instance(i *collector.Instance) {

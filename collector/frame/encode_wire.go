@@ -13,8 +13,6 @@ import (
 )
 
 // readings writes a bit for each column and the numbers of those that are there.
-// A number goes with its bytes turned round, as gob does it: whole numbers then
-// take two to four bytes, zero one.
 func (e *encoder) readings(r collector.Readings, entity metric.Entity) {
 	for t := range metric.Tiers {
 		e.time(r.SampledAt(t))
@@ -40,6 +38,8 @@ func (e *encoder) readings(r collector.Readings, entity metric.Entity) {
 	}
 }
 
+// float writes a number with its bytes turned round, as gob does it: whole numbers
+// then take two to four bytes, zero one.
 func (e *encoder) float(x float64) { e.uvarint(bits.ReverseBytes64(math.Float64bits(x))) }
 
 func (e *encoder) row(d *metric.Def) {

@@ -85,6 +85,7 @@ func fullPart() *collector.Part {
 		},
 		GPUs: []collector.GPU{{
 			Index: 3, UUID: "GPU-3", Model: "NVIDIA H200", PCIBusID: "00000000:3B:00.0", Serial: "165", VBIOS: "96.00", Architecture: "hopper",
+			ComputeCapability: "9.0", CPUs: "0-31,64-95", NUMANodes: "1",
 			Present: true, Hung: true, MIG: true,
 			Owners:      []collector.Owner{owner, {Kind: "user", ID: "1000"}},
 			Unsupported: []*metric.Def{metric.FanSpeed, metric.XidErrors},
@@ -92,6 +93,10 @@ func fullPart() *collector.Part {
 			Xids:        []collector.XidCount{{Code: 79, Count: 1, Last: noon.Add(-time.Minute)}},
 			Readings:    readings(rng, metric.GPU),
 			Allocations: []collector.Allocation{given, {UUID: "GPU-3"}},
+			Distributions: []collector.Distribution{
+				{Row: metric.PowerSampled, Sum: 12.5, Zero: 1, First: -3, Buckets: []uint64{1, 0, 1 << 40}}, {Row: metric.DRAMSampled},
+			},
+			Paths: []collector.Path{{UUID: "GPU-4", Level: "node"}},
 		}, {UUID: "GPU-4"}},
 		Instances: []collector.Instance{{GPU: 3, UUID: "GPU-3", MIGUUID: "MIG-1", GI: 7, CI: 1, Profile: "1g.18gb",
 			Owners: []collector.Owner{owner}, Allocations: []collector.Allocation{given}, Readings: readings(rng, metric.Instance)}},
@@ -197,12 +202,16 @@ func (g generator) owners() (out []collector.Owner) {
 }
 
 func (g generator) gpu() collector.GPU {
-	rows := rows()
+	rows := metric.All()
 	c := collector.GPU{Index: g.int(), UUID: g.text(), Model: g.text(), Present: g.bool(), Hung: g.bool(), MIG: g.bool(),
 		Owners: g.owners(), Readings: g.readings(metric.GPU)}
 	for range g.IntN(3) {
 		c.Unsupported = append(c.Unsupported, rows[g.IntN(len(rows))])
 		c.Xids = append(c.Xids, collector.XidCount{Code: g.int(), Count: g.Uint64(), Last: g.time()})
+	}
+	for range g.IntN(3) {
+		c.Distributions = append(c.Distributions, collector.Distribution{Row: metric.Of(metric.Option)[g.IntN(4)], Sum: g.NormFloat64(), Zero: g.Uint64(), First: g.int(),
+			Buckets: []uint64{g.Uint64(), 0, g.Uint64()}})
 	}
 	if g.bool() {
 		c.Dropped = map[*metric.Def]uint64{rows[g.IntN(len(rows))]: g.Uint64()}

@@ -19,15 +19,13 @@ func (d *decoder) target(t *collector.Target, v vector) {
 	t.Readings = d.readings(v)
 }
 
-// histograms writes each with the name of its row: histograms have no column, so
-// the schema does not number them.
 func (e *encoder) histograms(list []collector.Histogram) {
 	e.list(len(list))
 	for _, h := range list {
 		if len(h.Counts) != len(h.Bounds)+1 {
 			e.fail(fmt.Errorf("histogram %s has %d bounds and %d counts", h.Row, len(h.Bounds), len(h.Counts)))
 		}
-		e.str(h.Row.Name)
+		e.row(h.Row)
 		e.float(h.Sum)
 		e.list(len(h.Bounds))
 		for _, b := range h.Bounds {
@@ -50,8 +48,7 @@ func (d *decoder) histograms() []collector.Histogram {
 	}
 	var out []collector.Histogram
 	for range d.list(maxPerEntity) {
-		row, err := metric.ByName(d.str())
-		h := collector.Histogram{Row: row, Sum: d.float()}
+		h := collector.Histogram{Row: d.row(), Sum: d.float()}
 		h.Bounds = list(d, func(b *float64) { *b = d.float() })
 		last := uint64(0)
 		h.Counts = list(d, func(n *uint64) { last += uint64(d.varint()); *n = last })
@@ -59,7 +56,7 @@ func (d *decoder) histograms() []collector.Histogram {
 			d.fail("a histogram has %d bounds and %d counts", len(h.Bounds), len(h.Counts))
 			return nil
 		}
-		if err == nil && row.Kind == metric.Histogram {
+		if h.Row != nil && h.Row.Kind == metric.Histogram {
 			out = append(out, h)
 		}
 	}

@@ -3,7 +3,6 @@ package frame
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"gpuvigil/internal/metric"
 )
@@ -29,7 +28,7 @@ func catalogue() schema {
 	for t := range metric.Tiers {
 		s.tiers = append(s.tiers, t.String())
 	}
-	for _, d := range rows() {
+	for _, d := range metric.All() {
 		c := column{entity: d.Entity.String(), name: d.Name}
 		if d.Dim != nil {
 			c.dim = d.Dim.Values
@@ -37,12 +36,6 @@ func catalogue() schema {
 		s.columns = append(s.columns, c)
 	}
 	return s
-}
-
-// rows returns the catalogue's rows that have columns, in the order in which the
-// schema numbers them.
-func rows() []*metric.Def {
-	return slices.DeleteFunc(slices.Clone(metric.All()), func(d *metric.Def) bool { return d.Width() == 0 })
 }
 
 func appendHeader(b []byte, s schema) []byte {
@@ -93,7 +86,7 @@ func newMapping(s schema) (*mapping, error) {
 		m.tiers = append(m.tiers, tierByName(name))
 	}
 	known := make(map[string]*metric.Def)
-	for _, d := range rows() {
+	for _, d := range metric.All() {
 		known[d.Name] = d
 	}
 	total := 0

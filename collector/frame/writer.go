@@ -22,11 +22,11 @@ type Writer struct {
 
 // NewWriter returns a Writer to w. Nothing is written before the first part.
 func NewWriter(w io.Writer) *Writer {
-	numbers := make(map[*metric.Def]uint64)
-	for i, d := range rows() {
-		numbers[d] = uint64(i)
+	rows := make(map[*metric.Def]uint64)
+	for i, d := range metric.All() {
+		rows[d] = uint64(i)
 	}
-	return &Writer{w: w, enc: encoder{strings: make(map[string]uint64), rows: numbers}}
+	return &Writer{w: w, enc: encoder{strings: make(map[string]uint64), rows: rows}}
 }
 
 // Write writes one part with one call of the underlying writer. A part that is

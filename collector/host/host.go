@@ -33,6 +33,12 @@ type Host struct {
 	cpus map[int64]procfs.CPUStat // of the last sample, for the shares
 
 	read, written, busy, received, sent sum
+
+	bootID string // empty: not read yet, or not there
+
+	onBus  BusGPUs // at pciAt
+	pciErr error
+	pciAt  time.Time
 }
 
 var _ collector.Source = (*Host)(nil)
@@ -62,7 +68,7 @@ func (h *Host) Sample(ctx context.Context) (*collector.Part, error) {
 	part := &collector.Part{}
 	var errs []error
 	for _, read := range []func(collector.Readings, *collector.Part) error{
-		h.cpu, h.load, h.memory, h.pressure, h.disk, h.network, h.kernel,
+		h.cpu, h.load, h.memory, h.pressure, h.disk, h.network, h.kernel, h.boot, h.pci,
 	} {
 		if err := ctx.Err(); err != nil {
 			errs = append(errs, err)
@@ -241,6 +247,18 @@ func (h *Host) network(r collector.Readings, _ *collector.Part) error {
 func (h *Host) physical(class, name string) bool {
 	_, err := os.Stat(filepath.Join(h.sysPath, class, strings.ReplaceAll(name, "/", "!"), "device"))
 	return err == nil
+}
+
+// boot tells the id of the boot, which cannot change.
+func (h *Host) boot(_ collector.Readings, part *collector.Part) (err error) {
+	if h.bootID == "" {
+		h.bootID, err = collector.BootID(h.procPath)
+	}
+	part.BootID = h.bootID
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func (h *Host) kernel(_ collector.Readings, part *collector.Part) error {

@@ -1,11 +1,14 @@
 package kernellog
 
 import (
+	"bytes"
 	"os"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 
 	"gpuvigil/collector"
 )
@@ -70,6 +73,50 @@ func FuzzJournal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		if text, stamp, ok := parseEntry(line); ok && (len(text) > len(line) || time.UnixMicro(int64(stamp)).IsZero()) {
 			t.Errorf("%q is read as %q at %d", line, text, stamp)
+		}
+	})
+}
+
+// A log comes in pieces of any size: its lines are the same, but for those that are too long.
+func FuzzStream(f *testing.F) {
+	f.Add([]byte("one\ntwo\n\nhalf"), byte(3))
+	f.Add([]byte(strings.Repeat("x", 3*maxLine)+"\nafter\n"), byte(255))
+	f.Add([]byte("\n"+strings.Repeat("y", maxLine)+"\nz\n"), byte(200))
+	path := f.TempDir() + "/log"
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, log []byte, size byte) {
+		s, err := openStream(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		rest := log
+		s.readFD = func(_ int, b []byte) (int, error) {
+			if len(rest) == 0 {
+				return 0, unix.EAGAIN
+			}
+			n := copy(b[:min(len(b), 1+64*int(size))], rest)
+			rest = rest[n:]
+			return n, nil
+		}
+		whole := bytes.SplitAfter(log, []byte("\n"))
+		for _, want := range whole[:len(whole)-1] {
+			want = want[:len(want)-1]
+			if len(want) > maxLine {
+				if len(want) <= maxLine+len(s.buf) {
+					return // given out or skipped, as its pieces fall
+				}
+				continue
+			}
+			line, ok, err := s.line()
+			if err != nil || !ok || !bytes.Equal(line, want) {
+				t.Fatalf("in pieces of %d bytes a line of %d bytes is read as %d, %v, %v", 1+64*int(size), len(want), len(line), ok, err)
+			}
+		}
+		if line, ok, err := s.line(); ok || err != nil {
+			t.Errorf("after the last line comes %q, %v", line, err)
 		}
 	})
 }

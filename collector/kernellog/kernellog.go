@@ -12,10 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -155,15 +152,14 @@ func (s *Source) checkBoot() error {
 	if s.boot != "" {
 		return nil
 	}
-	path := filepath.Join(s.cfg.ProcFS, "sys/kernel/random/boot_id")
-	id, err := os.ReadFile(path)
+	id, err := collector.BootID(s.cfg.ProcFS)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", collector.ErrAbsent, err)
 	}
 	if err != nil {
-		return fmt.Errorf("read the id of the boot, to tell which records were seen: %w: mount the host's /proc and name it with --path.procfs", err)
+		return fmt.Errorf("tell which records were seen: %w", err)
 	}
-	s.boot = strings.TrimSpace(string(id))
+	s.boot = id
 	if s.pos.Boot != s.boot {
 		s.pos.Boot, s.pos.Kernel = s.boot, 0
 	}

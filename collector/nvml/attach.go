@@ -47,7 +47,10 @@ func (w *worker) attach(now time.Time) {
 	}
 	w.adopt(dev, uuid)
 	w.identify(w.gpu)
-	w.watchXids()
+	w.locate(w.gpu)
+	if w.watchXids(now); w.gpu == nil {
+		return
+	}
 	w.attachMIG()
 	w.publish()
 }
@@ -120,7 +123,7 @@ func (w *worker) leave() {
 	w.processes = nil
 	w.seen, w.silent, w.last = 0, false, [metric.Tiers]time.Time{}
 	w.paces = [metric.Tiers]pace{}
-	w.load, w.linked, w.bands, w.firmware, w.links = load{}, growth{}, bands.GPU{}, firmware{}, nil
+	w.load, w.linked, w.bands, w.firmware, w.links, w.paths = load{}, growth{}, bands.GPU{}, firmware{}, nil, nil
 }
 
 // attachMIG looks for MIG mode and instances. Another mode supports other calls.

@@ -102,6 +102,8 @@ func benchTiers(b *testing.B, gpus int) {
 	for t := range metric.Tiers {
 		b.Run(t.String(), func(b *testing.B) {
 			calls, inside := s.account.calls.Load(), s.account.nanoseconds.Load()
+			gpm := &s.account.functions[s.account.index[gpmMetrics]]
+			gpmCalls, gpmInside := gpm.calls.Load(), gpm.nanoseconds.Load()
 			b.ReportAllocs()
 			for b.Loop() {
 				now = now.Add(time.Second)
@@ -111,6 +113,9 @@ func benchTiers(b *testing.B, gpus int) {
 			}
 			b.ReportMetric(float64(s.account.calls.Load()-calls)/float64(b.N)/float64(gpus), "calls/GPU")
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds()-s.account.nanoseconds.Load()+inside)/float64(b.N), "own-ns/op")
+			if n := gpm.calls.Load() - gpmCalls; n > 0 {
+				b.ReportMetric(float64(gpm.nanoseconds.Load()-gpmInside)/float64(n), "gpm-ns/call")
+			}
 		})
 	}
 	b.Run("compose and encode", func(b *testing.B) {

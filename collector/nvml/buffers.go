@@ -48,6 +48,9 @@ func (w *worker) observe(s *sample, now time.Time) {
 	w.bands.Observe(bands.SMActivity, s.readings, now, 0)
 	w.bands.Observe(bands.MemoryBandwidth, s.readings, now, 0)
 	w.bands.Fill(s.readings, now)
+	if w.cfg.Histograms {
+		w.gpu.Distributions = w.bands.Distributions()
+	}
 }
 
 // quiet is how long a buffer may have nothing new before the round's reading counts.

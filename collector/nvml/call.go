@@ -21,6 +21,10 @@ type device interface {
 	GetSerial() (string, nvml.Return)
 	GetVbiosVersion() (string, nvml.Return)
 	GetArchitecture() (nvml.DeviceArchitecture, nvml.Return)
+	GetCudaComputeCapability() (int, int, nvml.Return)
+	GetCpuAffinity(int) ([]uint, nvml.Return)
+	GetMemoryAffinity(int, nvml.AffinityScope) ([]uint, nvml.Return)
+	GetTopologyCommonAncestor(nvml.Device) (nvml.GpuTopologyLevel, nvml.Return)
 
 	GetUtilizationRates() (nvml.Utilization, nvml.Return)
 	GetEncoderUtilization() (uint32, uint32, nvml.Return)
@@ -44,6 +48,7 @@ type device interface {
 	GetMarginTemperature() (nvml.MarginTemperature, nvml.Return)
 	GetTemperatureThreshold(nvml.TemperatureThresholds) (uint32, nvml.Return)
 	GetTemperature(nvml.TemperatureSensors) (uint32, nvml.Return)
+	GetTemperatureV() nvml.TemperatureHandler
 	GetFieldValues([]nvml.FieldValue) nvml.Return
 	GetFanSpeed() (uint32, nvml.Return)
 	GetClockInfo(nvml.ClockType) (uint32, nvml.Return)
@@ -71,6 +76,15 @@ type device interface {
 	GetComputeMode() (nvml.ComputeMode, nvml.Return)
 	GetAccountingMode() (nvml.EnableState, nvml.Return)
 	GetNumaNodeId() (int, nvml.Return)
+	GetC2cModeInfoV() nvml.C2cModeInfoHandler
+	GetGspFirmwareMode() (bool, bool, nvml.Return)
+	GetDisplayActive() (nvml.EnableState, nvml.Return)
+	GetDisplayMode() (nvml.EnableState, nvml.Return)
+	GetAccountingBufferSize() (int, nvml.Return)
+	GetConfComputeProtectedMemoryUsage() (nvml.Memory, nvml.Return)
+	GetGpuMaxPcieLinkGeneration() (int, nvml.Return)
+	GetSupportedClocksEventReasons() (uint64, nvml.Return)
+	GetFBCStats() (nvml.FBCStats, nvml.Return)
 	GetGridLicensableFeatures() (nvml.GridLicensableFeatures, nvml.Return)
 	GetActiveVgpus() ([]nvml.VgpuInstance, nvml.Return)
 	GetGspFirmwareVersion() (string, nvml.Return)

@@ -24,7 +24,10 @@ const (
 	envLibrary   = "NVML_TEST_LIBRARY"
 	envProcFS    = "NVML_TEST_PROCFS"
 	envInitLimit = "NVML_TEST_INIT_LIMIT"
+	envFull      = "NVML_TEST_FULL"
 )
+
+const inventoryEvery = 200 * time.Millisecond
 
 // patience is for a machine that is busy with everything else.
 const patience = 60 * time.Second
@@ -61,10 +64,12 @@ func serveChild(lib string) int {
 			LibraryPath: lib,
 			ProcFS:      os.Getenv(envProcFS),
 			Tiers: [metric.Tiers]time.Duration{
-				metric.Fast: 20 * time.Millisecond, metric.Slow: 60 * time.Millisecond, metric.Inventory: 200 * time.Millisecond,
+				metric.Fast: 20 * time.Millisecond, metric.Slow: 60 * time.Millisecond, metric.Inventory: inventoryEvery,
 			},
+			Full:        os.Getenv(envFull) == "true",
 			CallLimit:   400 * time.Millisecond,
 			InitLimit:   limit,
+			Histograms:  true,
 			Log:         slog.New(slog.NewTextHandler(os.Stderr, nil)),
 			lostBackoff: 100 * time.Millisecond,
 		})

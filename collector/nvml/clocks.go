@@ -10,11 +10,12 @@ import (
 
 func clockCalls() []call {
 	calls := []call{
-		clockEvents("nvmlDeviceGetCurrentClocksEventReasons", device.GetCurrentClocksEventReasons),
+		clockEvents("nvmlDeviceGetCurrentClocksEventReasons", metric.ClockEvent, device.GetCurrentClocksEventReasons),
 		one("nvmlDeviceGetPerformanceState", metric.PerformanceState, device.GetPerformanceState),
 	}
-	older := clockEvents("nvmlDeviceGetCurrentClocksThrottleReasons", device.GetCurrentClocksThrottleReasons)
+	older := clockEvents("nvmlDeviceGetCurrentClocksThrottleReasons", metric.ClockEvent, device.GetCurrentClocksThrottleReasons)
 	calls[0].instead = &older
+	calls = append(calls, clockEvents("nvmlDeviceGetSupportedClocksEventReasons", metric.ClockEventKnown, device.GetSupportedClocksEventReasons))
 
 	// In the order of metric.Clocks.
 	for i, clock := range []nvml.ClockType{nvml.CLOCK_GRAPHICS, nvml.CLOCK_SM, nvml.CLOCK_MEM, nvml.CLOCK_VIDEO} {
@@ -35,16 +36,16 @@ func clockCalls() []call {
 	return calls
 }
 
-func clockEvents(function string, get func(device) (uint64, nvml.Return)) call {
-	return call{function: function, rows: []*metric.Def{metric.ClockEvent}, read: func(d device, s *sample) nvml.Return {
+func clockEvents(function string, row *metric.Def, get func(device) (uint64, nvml.Return)) call {
+	return call{function: function, rows: []*metric.Def{row}, read: func(d device, s *sample) nvml.Return {
 		bits, ret := get(d)
 		switch {
 		case ret != nvml.SUCCESS:
 		case sentinel(bits):
-			s.dropped = append(s.dropped, metric.ClockEvent)
+			s.dropped = append(s.dropped, row)
 		default:
-			for i := range metric.ClockEvent.Width() {
-				put(s, metric.ClockEvent, i, bits>>i&1)
+			for i := range row.Width() {
+				put(s, row, i, bits>>i&1)
 			}
 		}
 		return ret

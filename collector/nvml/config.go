@@ -37,6 +37,7 @@ type Config struct {
 	CallLimit   time.Duration               // a GPU with a call older than this counts as hung
 	InitLimit   time.Duration               // after which Serve gives up on initialising
 	Full        bool                        // each NVLink, too: one call more for each, every slow round
+	Histograms  bool                        // distributions of the fast signals, too
 	Log         *slog.Logger                // nil: nothing is logged
 
 	lostBackoff time.Duration // before a GPU that does not answer is looked for again

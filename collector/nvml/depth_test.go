@@ -111,6 +111,11 @@ func TestBuffersTellWhatARoundDoesNotSee(t *testing.T) {
 	if idle := p.GPUs[0].ValueAt(metric.UtilizationBands, 0); idle > 0.6 {
 		t.Errorf("%v s were idle, want 0.5", idle)
 	}
+	all := p.GPUs[0].Distributions
+	i := slices.IndexFunc(all, func(d collector.Distribution) bool { return d.Row == metric.UtilizationSampled })
+	if i < 0 || all[i].Zero != 3 || all[i].Buckets[len(all[i].Buckets)-1] < 3 {
+		t.Errorf("the distributions %+v have not the three samples of 0 and those of 97 %%", all)
+	}
 }
 
 func TestEachLinkInTheFullProfile(t *testing.T) {

@@ -32,7 +32,8 @@ func TestMIG(t *testing.T) {
 	n.Add(fakenvml.MIG(1, 0), computeList, 4711, 5<<30, 7, 0)
 	n.Add(fakenvml.MIG(1, 0), computeList, 4712, -1, 7, 0)
 	n.start()
-	p := n.complete()
+	n.complete()
+	p := n.await("what GPU 1 lacks, which is told after the readings", func(p *collector.Part) bool { return len(p.GPUs[1].Unsupported) > 0 })
 
 	type instance struct {
 		GPU, GI, CI            int
@@ -132,7 +133,8 @@ func TestDriverWithBadProcessListsHasNone(t *testing.T) {
 	n.Set(fakenvml.Sys, "nvmlSystemGetDriverVersion", "535.54.03")
 	n.Add(fakenvml.GPU(0), computeList, 4711, 8<<30)
 	n.start()
-	p := n.complete()
+	n.complete()
+	p := n.await("what the GPU lacks, which is told after the readings", func(p *collector.Part) bool { return len(p.GPUs[0].Unsupported) > 0 })
 	if len(p.Processes) != 0 {
 		t.Errorf("a driver that writes garbage is believed: %+v", p.Processes)
 	}

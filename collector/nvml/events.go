@@ -24,69 +24,118 @@ func (s *session) openEvents() {
 			return
 		}
 	}
-	set, ret := s.lib.EventSetCreate()
-	if ret != nvml.SUCCESS {
+	sets := &eventSets{create: s.lib.EventSetCreate, free: func(set nvml.EventSet) {
+		if ret := set.Free(); ret != nvml.SUCCESS {
+			s.account.errors.Add(1)
+			s.log.Warn("cannot free a set of events", "err", text(ret))
+		}
+	}}
+	if ret := sets.replace(); ret != nvml.SUCCESS {
 		s.log.Warn("cannot watch for events: no Xid errors", "err", text(ret))
 		return
 	}
-	s.events = set
+	s.events = sets
 }
 
-// watchXids registers the worker's GPU, once for each handle. What happened
-// before is lost.
-func (w *worker) watchXids() {
-	if !w.xidless || w.events == nil {
+// mustWatch reports whether the set that the GPU was registered with is no more.
+func (w *worker) mustWatch() bool {
+	return w.events != nil && w.events.current().number() != w.eventsOf
+}
+
+// watchXids registers the worker's GPU, once for each handle and set. What
+// happened before is lost.
+func (w *worker) watchXids(now time.Time) {
+	if w.events == nil {
 		return
 	}
+	set := w.events.take()
+	defer w.events.put(set)
+	if !w.xidless && w.eventsOf == set.number() {
+		return
+	}
+	w.eventsOf = set.number()
+	deaf := set == nil || !w.register(set, now)
+	if w.gpu == nil {
+		return
+	}
+	w.learned = w.learned || deaf != w.xidless
+	w.xidless = deaf
+}
+
+// register reports whether the set will tell of the GPU's Xid errors.
+func (w *worker) register(set *eventSet, now time.Time) bool {
 	var types uint64
 	ret := w.do("nvmlDeviceGetSupportedEventTypes", func() (ret nvml.Return) {
 		types, ret = w.handle.GetSupportedEventTypes()
 		return ret
 	})
 	types &= nvml.EventTypeXidCriticalError
-	if ret != nvml.SUCCESS || types == 0 {
-		return
+	if ret == nvml.SUCCESS && types != 0 {
+		ret = w.do("nvmlDeviceRegisterEvents", func() nvml.Return {
+			return w.handle.RegisterEvents(types, set.EventSet)
+		})
 	}
-	ret = w.do("nvmlDeviceRegisterEvents", func() nvml.Return {
-		return w.handle.RegisterEvents(types, w.events)
-	})
-	if ret != nvml.SUCCESS {
+	switch {
+	case judge(ret) == lost:
+		w.lose(ret, now)
+	case judge(ret) > unsupported:
 		w.log.Warn("cannot watch the GPU for Xid errors", "gpu", w.gpu.UUID, "err", text(ret))
-		return
+	case ret == nvml.SUCCESS && types != 0:
+		set.watched.Store(true)
+		return true
 	}
-	w.xidless = false
-	w.learned = true
-	w.watched.Store(true)
+	return false
 }
 
-// watch waits for events until ctx ends.
+// watch waits for events until ctx ends. A set that fails wait after wait is
+// replaced: the workers then register the GPUs that still answer with the new one.
 func (s *session) watch(ctx context.Context) {
-	defer s.events.Free()
-	last := nvml.SUCCESS
+	defer s.events.close()
+	var trouble eventTrouble
 	for ctx.Err() == nil {
-		if !s.watched.Load() {
+		set := s.events.current()
+		if set == nil || !set.watched.Load() {
 			sleep(ctx, eventWait) // waiting on an empty set is an error
+			if now := time.Now(); set == nil && !now.Before(trouble.next) {
+				s.replaceEvents(&trouble, now)
+			}
 			continue
 		}
 		start := time.Now()
-		event, ret := s.events.Wait(uint32(eventWait.Milliseconds()))
-		switch {
-		case ret == nvml.SUCCESS:
-			s.event(event, time.Now())
-			continue
-		case judge(ret) == fatal:
+		event, ret := set.Wait(uint32(eventWait.Milliseconds()))
+		now := time.Now()
+		if judge(ret) == fatal {
 			s.fail(&callError{"nvmlEventSetWait", "", ret})
 			return
-		case ret != nvml.ERROR_TIMEOUT:
+		}
+		if ret != nvml.SUCCESS && ret != nvml.ERROR_TIMEOUT {
 			s.account.errors.Add(1)
-			if ret != last {
+			if ret != trouble.last {
 				s.log.Warn("waiting for events fails", "err", text(ret))
 			}
 		}
-		last = ret
+		if trouble.note(ret, now) {
+			s.replaceEvents(&trouble, now)
+		}
+		if ret == nvml.SUCCESS {
+			s.event(event, now)
+			continue
+		}
 		// Some drivers return long before the time is over.
 		sleep(ctx, eventWait-time.Since(start))
 	}
+}
+
+// replaceEvents gives the workers an empty set to register their GPUs with.
+func (s *session) replaceEvents(trouble *eventTrouble, now time.Time) {
+	trouble.replaced(now)
+	if ret := s.events.replace(); ret != nvml.SUCCESS {
+		s.account.errors.Add(1)
+		s.log.Warn("cannot watch for events anew: no Xid errors from the driver until it can be", "err", text(ret), "next try in", trouble.pause)
+		return
+	}
+	s.eventSets.Add(1)
+	s.log.Info("waiting for events begins anew, with the GPUs that answer")
 }
 
 func (s *session) event(e nvml.EventData, at time.Time) {

@@ -5,6 +5,8 @@ package nvml
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,9 +25,11 @@ type fakeGPU struct {
 	power       uint32
 	processes   []nvml.ProcessInfo
 	usage       func(since uint64) []nvml.ProcessUtilizationSample
+	counting    sync.Mutex
 	asked       map[string]int
 	links       int
-	delay       map[string]time.Duration // by method, before it answers
+	delay       map[string]time.Duration      // by method, before it answers
+	hang        atomic.Pointer[chan struct{}] // no call returns until it is closed
 }
 
 func newFakeGPU(i int) *fakeGPU {
@@ -33,8 +37,13 @@ func newFakeGPU(i int) *fakeGPU {
 }
 
 func (f *fakeGPU) ask(method string) nvml.Return {
+	f.counting.Lock()
 	f.asked[method]++
+	f.counting.Unlock()
 	time.Sleep(f.delay[method])
+	if hang := f.hang.Load(); hang != nil {
+		<-*hang
+	}
 	return f.returns[method]
 }
 

@@ -143,7 +143,7 @@ func TestValuesThatCannotBeAreDroppedAndCounted(t *testing.T) {
 	n.Set(gpu, "nvmlDeviceGetEncoderUtilization", 127, 100)
 	n.Set(gpu, "nvmlDeviceGetPowerUsage", uint32(math.MaxUint32))
 	n.Set(gpu, "nvmlDeviceGetTotalEnergyConsumption", uint64(math.MaxUint64))
-	n.Set(gpu, "nvmlDeviceGetTemperature/0", 255)
+	n.Set(gpu, "nvmlDeviceGetTemperatureV/0", 255)
 	n.Set(gpu, "field/82", "double", 71)
 	n.Set(gpu, "nvmlDeviceGetPcieReplayCounter", uint32(math.MaxUint32))
 	n.Set(gpu, "nvmlDeviceGetTotalEccErrors/1/1", uint64(math.MaxUint64))

@@ -10,6 +10,17 @@ import (
 
 func gpuMemoryCalls() []call {
 	return append(memoryCalls(metric.MemoryCapacity, metric.MemoryUsed, metric.MemoryFree, metric.MemoryReserved), call{
+		function: "nvmlDeviceGetConfComputeProtectedMemoryUsage",
+		rows:     []*metric.Def{metric.ProtectedCapacity, metric.ProtectedUsed},
+		read: func(d device, s *sample) nvml.Return {
+			m, ret := d.GetConfComputeProtectedMemoryUsage()
+			if ret == nvml.SUCCESS {
+				put(s, metric.ProtectedCapacity, 0, m.Total)
+				put(s, metric.ProtectedUsed, 0, m.Used)
+			}
+			return ret
+		},
+	}, call{
 		function: "nvmlDeviceGetBAR1MemoryInfo",
 		rows:     []*metric.Def{metric.BAR1Capacity, metric.BAR1Used},
 		read: func(d device, s *sample) nvml.Return {

@@ -93,8 +93,8 @@ func TestGenerationsBesideEachOther(t *testing.T) {
 			t.Errorf("architecture of %s is %q, want %q", p.GPUs[i].Model, got, want)
 		}
 	}
-	p = n.await("activity of the GPUs with GPM", func(p *collector.Part) bool {
-		return p.GPUs[0].Has(metric.SMActivity) && p.GPUs[3].Has(metric.SMActivity)
+	p = n.await("activity of the GPUs with GPM, and what the others lack", func(p *collector.Part) bool {
+		return p.GPUs[0].Has(metric.SMActivity) && p.GPUs[3].Has(metric.SMActivity) && len(p.GPUs[1].Unsupported) > 0 && len(p.GPUs[2].Unsupported) > 0
 	})
 	n.healthy(&p.GPUs[0], metric.MemoryUsed, metric.PowerDraw, metric.FanSpeed, metric.SMActivity)
 	n.healthy(&p.GPUs[1], metric.MemoryUsed, metric.PowerDraw, metric.Utilization, metric.ECCErrors)
@@ -113,7 +113,8 @@ func TestUnifiedMemoryHasNoFramebuffer(t *testing.T) {
 	n.become(0, gb10)
 	n.Add(fakenvml.GPU(0), computeList, 4711, 3<<30)
 	n.start()
-	p := n.complete()
+	n.complete()
+	p := n.await("what the chip lacks", func(p *collector.Part) bool { return len(p.GPUs[0].Unsupported) > 0 })
 	n.lacking(&p.GPUs[0], metric.MemoryCapacity, metric.MemoryUsed, metric.MemoryFree, metric.MemoryReserved)
 	n.healthy(&p.GPUs[0], metric.Utilization, metric.PowerDraw, metric.Temperature)
 	n.value("what processes use of the shared memory", p.GPUs[0].Readings, metric.ProcessMemory, 0, 3<<30)
@@ -145,6 +146,11 @@ func TestSixteenGPUsSomeOfThemInMIGMode(t *testing.T) {
 		}
 		for i := range p.Instances {
 			if !p.Instances[i].Has(metric.MIGMemoryUsed) {
+				return false
+			}
+		}
+		for i := 1; i < 16; i += 2 { // what a GPU lacks is told after its readings
+			if len(p.GPUs[i].Unsupported) == 0 {
 				return false
 			}
 		}

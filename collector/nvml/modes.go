@@ -14,6 +14,21 @@ func modeCalls() []call {
 		one("nvmlDeviceGetComputeMode", metric.ComputeMode, device.GetComputeMode),
 		one("nvmlDeviceGetAccountingMode", metric.AccountingMode, device.GetAccountingMode),
 		one("nvmlDeviceGetNumaNodeId", metric.NUMANode, device.GetNumaNodeId),
+		one("nvmlDeviceGetC2cModeInfoV", metric.C2CMode, func(d device) (uint32, nvml.Return) {
+			mode, ret := d.GetC2cModeInfoV().V1()
+			return mode.IsC2cEnabled, ret
+		}),
+		one("nvmlDeviceGetDisplayActive", metric.DisplayActive, device.GetDisplayActive),
+		one("nvmlDeviceGetDisplayMode", metric.DisplayAttached, device.GetDisplayMode),
+		one("nvmlDeviceGetAccountingBufferSize", metric.AccountingBuffer, device.GetAccountingBufferSize),
+		{function: "nvmlDeviceGetGspFirmwareMode", rows: []*metric.Def{metric.GSPMode}, read: func(d device, s *sample) nvml.Return {
+			now, usual, ret := d.GetGspFirmwareMode()
+			if ret == nvml.SUCCESS {
+				s.put(metric.GSPMode, 0, bit(now))
+				s.put(metric.GSPMode, 1, bit(usual))
+			}
+			return ret
+		}},
 		{function: "nvmlDeviceGetGridLicensableFeatures", rows: []*metric.Def{metric.VGPULicensed}, read: readLicence},
 		one("nvmlDeviceGetActiveVgpus", metric.VGPUs, func(d device) (int, nvml.Return) {
 			vgpus, ret := d.GetActiveVgpus()

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ type node struct {
 	trace     string
 	procfs    string
 	initLimit time.Duration
+	full      bool // the full profile
 
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
@@ -81,7 +83,7 @@ func (n *node) fill(i int) {
 		"nvmlDeviceGetTotalEnergyConsumption":       {9_000_000},
 		"nvmlDeviceGetEnforcedPowerLimit":           {700_000},
 		"nvmlDeviceGetPowerManagementDefaultLimit":  {700_000},
-		"nvmlDeviceGetTemperature/0":                {55},
+		"nvmlDeviceGetTemperatureV/0":               {55},
 		"field/82":                                  {"uint", 66},
 		"nvmlDeviceGetFanSpeed":                     {30},
 		"nvmlDeviceGetCurrentClocksEventReasons":    {4},
@@ -145,7 +147,7 @@ func (n *node) start() {
 		n.library = fakeLibrary(n.T)
 	}
 	n.cmd = exec.Command(os.Args[0])
-	n.cmd.Env = append(os.Environ(), envLibrary+"="+n.library, envProcFS+"="+n.procfs, envInitLimit+"="+n.initLimit.String(),
+	n.cmd.Env = append(os.Environ(), envLibrary+"="+n.library, envProcFS+"="+n.procfs, envInitLimit+"="+n.initLimit.String(), envFull+"="+strconv.FormatBool(n.full),
 		fakenvml.EnvFile+"="+n.path, fakenvml.EnvTrace+"="+n.trace)
 	n.cmd.Stderr = &n.stderr
 	out, err := n.cmd.StdoutPipe()

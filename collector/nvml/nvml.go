@@ -91,13 +91,15 @@ type session struct {
 	lib     library
 	guard   *guard
 	procfs  procfs.FS
+	foreign bool // the driver's pids mean nothing in it
 	account *account
 	fleet   *fleet
 	census  *census
-	events  nvml.EventSet // nil: the driver has none
-	watched atomic.Bool   // a GPU is in the set
-	fatal   chan error    // has room for the first
+	events  *eventSets // nil: the driver has no events
+	fatal   chan error // has room for the first
 	turn    *gpmTurn
+
+	eventSets atomic.Uint64 // that took the place of one that failed
 
 	gpuCalls, migCalls, instanceCalls, linkCalls []*call
 	buffers                                      []*buffer
@@ -109,6 +111,14 @@ func newSession(open func() (library, error), cfg Config) (*session, error) {
 	var err error
 	if s.procfs, err = procfs.NewFS(cfg.ProcFS); err != nil {
 		return nil, fmt.Errorf("initialize NVML: %w; say where the host's procfs is mounted", err)
+	}
+	hostPIDs, err := collector.HostPIDs(cfg.ProcFS)
+	if err != nil {
+		return nil, fmt.Errorf("initialize NVML: %w", err)
+	}
+	if s.foreign = !hostPIDs; s.foreign {
+		s.log.Warn("the driver's pids are not those of this pid namespace: processes have neither name nor user; "+
+			"run with the host's pids, or mount the host's /proc and name it with --path.procfs", "procfs", cfg.ProcFS)
 	}
 	if s.lib, err = open(); err != nil {
 		return nil, fmt.Errorf("initialize NVML: %w", err)

@@ -65,6 +65,8 @@ func (s *server) node(now time.Time) collector.Node {
 		}
 	}
 	n.Set(metric.NVMLHung, float64(hung))
+	n.Set(metric.NVMLHostPIDs, bit(!s.foreign))
+	n.Set(metric.NVMLEventSets, float64(s.eventSets.Load()))
 	if h := s.census.count.Load(); h != nil && now.Sub(h.at) <= 3*s.cfg.Tiers[metric.Fast] {
 		n.Set(metric.GPUsSeen, float64(h.gpus))
 	}

@@ -14,6 +14,7 @@ func pcieCalls() []call {
 		one("nvmlDeviceGetCurrPcieLinkGeneration", metric.PCIeGeneration, device.GetCurrPcieLinkGeneration),
 		one("nvmlDeviceGetCurrPcieLinkWidth", metric.PCIeWidth, device.GetCurrPcieLinkWidth),
 		one("nvmlDeviceGetMaxPcieLinkGeneration", metric.PCIeMaxGeneration, device.GetMaxPcieLinkGeneration),
+		one("nvmlDeviceGetGpuMaxPcieLinkGeneration", metric.PCIeGPUGeneration, device.GetGpuMaxPcieLinkGeneration),
 		one("nvmlDeviceGetMaxPcieLinkWidth", metric.PCIeMaxWidth, device.GetMaxPcieLinkWidth),
 	}
 	// In the order of metric.Direction.

@@ -27,6 +27,7 @@ func powerCalls() []call {
 				return ret
 			},
 		},
+		field(metric.EDPPMultiplier, 0, nvml.FI_DEV_EDPP_MULTIPLIER),
 		field(metric.PowerAverage, 0, nvml.FI_DEV_POWER_AVERAGE),
 		field(metric.PowerInstant, 0, nvml.FI_DEV_POWER_INSTANT),
 	}

@@ -122,13 +122,16 @@ func readProcessUsage(d device, s *sample) (ret nvml.Return) {
 
 // processes makes the entities of a device's list. where has what they share:
 // the GPU and the MIG instance.
-func (s *sample) processes(fs procfs.FS, where collector.Process, now time.Time) []collector.Process {
+func (w *worker) processesOf(s *sample, where collector.Process, now time.Time) []collector.Process {
 	usage := s.usageByPID(now)
 	var out []collector.Process
 	for _, pid := range slices.Sorted(maps.Keys(s.procs.memory)) {
 		p := where
 		p.PID = pid
-		identify(fs, &p)
+		p.UID = -1
+		if !w.foreign {
+			identify(w.procfs, &p)
+		}
 		p.Readings = collector.NewReadings(metric.Process)
 		p.Stamp(metric.Processes, now)
 		own := sample{readings: p.Readings}
@@ -153,7 +156,6 @@ func (s *sample) processes(fs procfs.FS, where collector.Process, now time.Time)
 // identify adds what procfs knows of a process. One that has ended, or that the
 // file system does not show, keeps its pid and is of unknown user.
 func identify(fs procfs.FS, p *collector.Process) {
-	p.UID = -1
 	proc, err := fs.Proc(p.PID)
 	if err != nil {
 		return

@@ -10,9 +10,7 @@ import (
 
 func thermalCalls() []call {
 	calls := []call{
-		one("nvmlDeviceGetTemperature", metric.Temperature, func(d device) (uint32, nvml.Return) {
-			return d.GetTemperature(nvml.TEMPERATURE_GPU)
-		}),
+		temperatureCall(),
 		// R545 says that this is a double and stores an integer.
 		fieldAs(metric.MemoryTemperature, 0, nvml.FI_DEV_MEMORY_TEMP, 0, asUint32),
 		one("nvmlDeviceGetMarginTemperature", metric.TemperatureMargin, func(d device) (int32, nvml.Return) {
@@ -34,4 +32,18 @@ func thermalCalls() []call {
 			fieldAs(metric.TemperatureLimitMargin, i, uint32(nvml.FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT+i), 0, asInt32))
 	}
 	return calls
+}
+
+// temperatureCall asks drivers that lack the newer question, or refuse it, the older
+// one.
+func temperatureCall() call {
+	older := one("nvmlDeviceGetTemperature", metric.Temperature, func(d device) (uint32, nvml.Return) {
+		return d.GetTemperature(nvml.TEMPERATURE_GPU)
+	})
+	newer := one("nvmlDeviceGetTemperatureV", metric.Temperature, func(d device) (int32, nvml.Return) {
+		t, ret := d.GetTemperatureV().V1()
+		return t.Temperature, ret
+	})
+	newer.second = &older
+	return newer
 }

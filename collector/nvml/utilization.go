@@ -39,6 +39,19 @@ func utilizationCalls() []call {
 			return v, ret
 		}),
 		{
+			function: "nvmlDeviceGetFBCStats",
+			rows:     []*metric.Def{metric.CaptureSessions, metric.CaptureFrames, metric.CaptureLatency},
+			read: func(d device, s *sample) nvml.Return {
+				f, ret := d.GetFBCStats()
+				if ret == nvml.SUCCESS {
+					put(s, metric.CaptureSessions, 0, f.SessionsCount)
+					put(s, metric.CaptureFrames, 0, f.AverageFPS)
+					put(s, metric.CaptureLatency, 0, f.AverageLatency)
+				}
+				return ret
+			},
+		},
+		{
 			function: "nvmlDeviceGetEncoderStats",
 			rows:     []*metric.Def{metric.EncoderSessions, metric.EncoderFrames, metric.EncoderLatency},
 			read: func(d device, s *sample) nvml.Return {

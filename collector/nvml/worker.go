@@ -37,11 +37,13 @@ type worker struct {
 	handle    nvml.Device
 	instances []*instance
 	processes []collector.Process
-	partial   bool   // not every instance could be read
-	xidless   bool   // it does not tell of Xid errors
-	suspect   bool   // something said that the handle may be dead
-	silent    bool   // no call of the last fast tier had an answer
-	seen      uint64 // see sample.seen
+	partial   bool              // not every instance could be read
+	paths     map[string]string // to other GPUs, by uuid: the level; empty if the driver cannot tell
+	xidless   bool              // it does not tell of Xid errors
+	eventsOf  uint64            // generation of the set of events that it was registered with
+	suspect   bool              // something said that the handle may be dead
+	silent    bool              // no call of the last fast tier had an answer
+	seen      uint64            // see sample.seen
 	last      [metric.Tiers]time.Time
 	paces     [metric.Tiers]pace
 	bands     bands.GPU
@@ -64,6 +66,9 @@ func newWorker(s *session, slot int) *worker {
 func (w *worker) round(ctx context.Context, now time.Time) {
 	if w.mustAttach(now) {
 		w.attach(now)
+	}
+	if w.gpu != nil && w.mustWatch() {
+		w.watchXids(now)
 	}
 	for t := range metric.Tiers {
 		if w.gpu != nil && ctx.Err() == nil && w.dueTier(t, now) {
@@ -131,7 +136,7 @@ func (w *worker) sampleInstances(ctx context.Context, t metric.Tier, s *sample, 
 	if w.gpu.MIG {
 		complete = !w.partial
 	} else if complete {
-		processes = s.processes(w.procfs, collector.Process{GPU: w.gpu.Index, UUID: w.gpu.UUID}, now)
+		processes = w.processesOf(s, collector.Process{GPU: w.gpu.Index, UUID: w.gpu.UUID}, now)
 	}
 	for _, in := range w.instances {
 		own := sample{readings: without(in.Readings, metric.Instance, t), before: in.Readings}
@@ -140,7 +145,7 @@ func (w *worker) sampleInstances(ctx context.Context, t metric.Tier, s *sample, 
 			return
 		}
 		if own.procs.known() {
-			processes = append(processes, own.processes(w.procfs, collector.Process{GPU: in.GPU, UUID: in.UUID, MIG: in.id()}, now)...)
+			processes = append(processes, w.processesOf(&own, collector.Process{GPU: in.GPU, UUID: in.UUID, MIG: in.id()}, now)...)
 			put(&own, metric.MIGProcesses, 0, len(own.procs.memory))
 		} else {
 			complete = false

@@ -166,3 +166,23 @@ func TestNothingComparedIsNoAgreement(t *testing.T) {
 		t.Errorf("nothing was compared and all is well: %s", text)
 	}
 }
+
+func FuzzSMITable(f *testing.F) {
+	text, err := os.ReadFile("testdata/nvidia-smi-query.csv")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(text))
+	f.Add("uuid, power.draw [W]\nGPU-1, 0xffffffffffffffff\n")
+	f.Fuzz(func(t *testing.T, in string) {
+		all, err := parse(strings.NewReader(in))
+		if err == nil && len(all) > strings.Count(in, "\n")+1 {
+			t.Errorf("%d GPUs are read of %q", len(all), in)
+		}
+		for _, one := range all {
+			if strings.HasPrefix(one.uuid, "[") || strings.HasPrefix(one.name, "[") {
+				t.Errorf("what stands in place of a value is taken for one: %q, %q", one.uuid, one.name)
+			}
+		}
+	})
+}

@@ -31,6 +31,7 @@ type Config struct {
 	Cluster   string            `yaml:"cluster"` // name of the cluster, shown in messages
 	Sampling  Sampling          `yaml:"sampling"`
 	NVML      NVML              `yaml:"nvml"`
+	Metrics   Metrics           `yaml:"metrics"`
 	Host      Host              `yaml:"host"`
 	Inference Inference         `yaml:"inference"`
 	Detect    Detect            `yaml:"detect"`
@@ -64,6 +65,22 @@ const (
 	DefaultProfile Profile = "default"
 	FullProfile    Profile = "full" // details, and each NVLink
 )
+
+// Metrics is what /metrics has beyond its default. A change takes a restart.
+type Metrics struct {
+	NativeHistograms bool          `yaml:"native_histograms"` // of the fast signals
+	Processes        ProcessSeries `yaml:"processes"`
+}
+
+// ProcessSeries are series of the processes on each GPU.
+type ProcessSeries struct {
+	Enabled bool `yaml:"enabled"`
+	Top     int  `yaml:"top"` // how many of a GPU have their own, by memory; the rest is summed as other
+	PID     bool `yaml:"pid"` // tell processes of one name apart, by a label that grows without end
+}
+
+// maxTop keeps one GPU's processes from being most of what Prometheus stores.
+const maxTop = 1000
 
 // Host is where the kernel's files and the logs are.
 type Host struct {
@@ -148,6 +165,7 @@ func Default() *Config {
 			InitLimit: Duration(time.Minute),
 			Profile:   DefaultProfile,
 		},
+		Metrics:   Metrics{Processes: ProcessSeries{Top: 20}},
 		Host:      Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
 		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
 		Detect: Detect{
@@ -239,6 +257,9 @@ func (c *Config) check(file string) error {
 	atLeast("nvml.init_limit", c.NVML.InitLimit, time.Second)
 	if !slices.Contains([]Profile{DefaultProfile, FullProfile}, c.NVML.Profile) {
 		fail("nvml.profile", "found %q, allowed: %s, %s", clean(string(c.NVML.Profile)), DefaultProfile, FullProfile)
+	}
+	if top := c.Metrics.Processes.Top; top < 1 || top > maxTop {
+		fail("metrics.processes.top", "found %d, allowed: 1 to %d", top, maxTop)
 	}
 	atLeast("inference.interval", c.Inference.Interval, time.Second)
 	atLeast("inference.timeout", c.Inference.Timeout, 100*time.Millisecond)

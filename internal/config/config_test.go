@@ -26,6 +26,7 @@ func TestExampleChangesNothing(t *testing.T) {
 	}{
 		{"sampling", got.Sampling, want.Sampling},
 		{"nvml", got.NVML, want.NVML},
+		{"metrics", got.Metrics, want.Metrics},
 		{"host", got.Host, want.Host},
 		{"detect", got.Detect, want.Detect},
 		{"inference.interval", got.Inference.Interval, want.Inference.Interval},
@@ -107,6 +108,9 @@ func TestMistakesAreNamed(t *testing.T) {
 	f("- a\n", "found a list, allowed: keys with values")
 	// Out of range.
 	f("sampling:\n  fast: 1ms\n", "sampling.fast: found 1ms, allowed: 100ms or more")
+	f("metrics:\n  processes: {top: 0}\n", "metrics.processes.top: found 0, allowed: 1 to 1000")
+	f("metrics:\n  processes: {top: 1001}\n", "metrics.processes.top: found 1001, allowed: 1 to 1000")
+	f("metrics:\n  processes: {top: many}\n", "gpuvigil.yml:2: metrics.processes.top", "a whole number")
 	f("sampling:\n  processes: 1s\n", "sampling.processes: found 1s, allowed: 15s or more")
 	f("inference:\n  targets:\n  - url: http://a/metrics\n    engine: foo\n", `engine: found "foo", allowed: auto, vllm, sglang`)
 	f("rules:\n  no_such: {}\n", "rules.no_such: unknown rule, allowed:", "xid")

@@ -22,6 +22,9 @@ var (
 	// ModeState tells a setting from what it will be after the next reset.
 	ModeState = &Dimension{Label: "state", Values: []string{"current", "pending"}}
 
+	// GSPState tells what is from what the board would do by itself.
+	GSPState = &Dimension{Label: "state", Values: []string{"current", "default"}}
+
 	// Engine is what a process uses of a GPU.
 	Engine = &Dimension{Label: "engine", Values: []string{"sm", "memory", "encoder", "decoder"}}
 )
@@ -29,8 +32,13 @@ var (
 // Rows that describe a whole GPU.
 var (
 	GPUInfo = row(Def{Entity: GPU, Kind: Info, Tier: Inventory, Name: "vigil_gpu_info",
-		Labels: []string{"model", "pci_bus_id", "serial", "vbios", "architecture"},
-		Help:   "Identity of a GPU; always 1. Join on uuid."})
+		Labels: []string{"model", "pci_bus_id", "serial", "vbios", "architecture", "compute_capability", "cpus", "numa_nodes"},
+		Help: "Identity of a GPU and its place in the node; always 1. Join on uuid. cpus are those that are nearest to it, as a list (0-31,64-95) " +
+			"or, where that would be long, as a mask (0x5555); numa_nodes those of the nearest memory. Empty where the driver does not tell."})
+	GPUTopology = row(Def{Entity: GPU, Kind: Info, Tier: Inventory, Detail: true, Name: "vigil_gpu_topology_info",
+		Labels: []string{"peer", "level"},
+		Help: "What a pair of GPUs has in common on the way between them; always 1, and once for each pair. peer is the other one's uuid, level one of internal " +
+			"(one board), single (one PCIe switch, PIX in nvidia-smi topo), multiple (several, PXB), hostbridge (PHB), node (NODE), system (SYS)."})
 	GPUPresent = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_present",
 		Help: "1 while the driver answers for the GPU, 0 for a GPU that was seen since the agent started and does not answer or is lost."})
 	GPUHung = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_hung",
@@ -45,7 +53,7 @@ var (
 	MemoryUsed = row(Def{Entity: GPU, Tier: Fast, Max: maxBytes, Name: "vigil_gpu_memory_used_bytes",
 		NVML: "nvmlDeviceGetMemoryInfo_v2.used", Raw: "B",
 		DCGM: renamed(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USED_BYTES"),
-		Help: "Device memory in use by processes, without what the driver reserves."})
+		Help: "Device memory in use by processes, without what the driver reserves; before R510 with it."})
 	MemoryFree = row(Def{Entity: GPU, Tier: Fast, Max: maxBytes, Name: "vigil_gpu_memory_free_bytes",
 		NVML: "nvmlDeviceGetMemoryInfo_v2.free", Raw: "B",
 		DCGM: renamed(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_FREE_BYTES"),
@@ -54,6 +62,12 @@ var (
 		NVML: "nvmlDeviceGetMemoryInfo_v2.reserved", Raw: "B",
 		DCGM: renamed(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_FB_RESERVED_BYTES"),
 		Help: "Device memory that the driver keeps for itself."})
+	ProtectedCapacity = row(Def{Entity: GPU, Tier: Slow, Max: maxBytes, Detail: true, Name: "vigil_gpu_protected_memory_capacity_bytes",
+		NVML: "nvmlDeviceGetConfComputeProtectedMemoryUsage.total", Raw: "B",
+		Help: "Device memory that confidential computing protects."})
+	ProtectedUsed = row(Def{Entity: GPU, Tier: Slow, Max: maxBytes, Detail: true, Name: "vigil_gpu_protected_memory_used_bytes",
+		NVML: "nvmlDeviceGetConfComputeProtectedMemoryUsage.used", Raw: "B",
+		Help: "Part of that memory that is in use."})
 	BAR1Capacity = row(Def{Entity: GPU, Tier: Slow, Max: maxBytes, Detail: true, Name: "vigil_gpu_bar1_capacity_bytes",
 		NVML: "nvmlDeviceGetBAR1MemoryInfo.total", Raw: "B", DCGM: custom(Gauge, 0, 1.0/mebi, "DCGM_FI_DEV_BAR1_TOTAL"),
 		Help: "Size of the window through which CPU and peers reach device memory."})
@@ -94,6 +108,18 @@ var (
 	AccountingMode = row(Def{Entity: GPU, Tier: Inventory, Max: 1, Detail: true, Name: "vigil_gpu_accounting_mode",
 		NVML: "nvmlDeviceGetAccountingMode", Raw: "0/1",
 		Help: "1 if the driver keeps statistics of processes that have ended."})
+	AccountingBuffer = row(Def{Entity: GPU, Tier: Inventory, Max: 1e9, Detail: true, Name: "vigil_gpu_accounting_buffer_processes",
+		NVML: "nvmlDeviceGetAccountingBufferSize", Raw: "count",
+		Help: "How many processes that have ended the driver keeps statistics of."})
+	GSPMode = row(Def{Entity: GPU, Tier: Inventory, Max: 1, Detail: true, Name: "vigil_gpu_gsp_mode", Dim: GSPState,
+		NVML: "nvmlDeviceGetGspFirmwareMode.{current,default}", Raw: "0/1",
+		Help: "1 if the driver runs on the GPU's own processor (GSP), now or by default."})
+	DisplayActive = row(Def{Entity: GPU, Tier: Inventory, Max: 1, Detail: true, Name: "vigil_gpu_display_active",
+		NVML: "nvmlDeviceGetDisplayActive", Raw: "0/1",
+		Help: "1 if a display is set up on the GPU, which takes device memory; none need be attached."})
+	DisplayAttached = row(Def{Entity: GPU, Tier: Inventory, Max: 1, Detail: true, Name: "vigil_gpu_display_attached",
+		NVML: "nvmlDeviceGetDisplayMode", Raw: "0/1",
+		Help: "1 if a display is attached to the GPU."})
 	NUMANode = row(Def{Entity: GPU, Tier: Inventory, Max: 4096, Detail: true, Name: "vigil_gpu_numa_node",
 		NVML: "nvmlDeviceGetNumaNodeId", Raw: "node",
 		Help: "NUMA node that the GPU's memory is, where it is one."})
@@ -107,7 +133,8 @@ var (
 		Help: "Virtual GPUs that run on the GPU of a vGPU host."})
 )
 
-// Rows that describe one process on one GPU. They are no series by default; the
+// Rows that describe one process on one GPU. Without the
+// option metrics.processes they are no series, but the
 // detectors and the page read them. The shares of one GPU's processes never sum
 // to more than the GPU.
 var (

@@ -41,6 +41,15 @@ var (
 	EncoderLatency = row(Def{Entity: GPU, Tier: Slow, Max: 1e3, Detail: true, Name: "vigil_gpu_encoder_latency_seconds",
 		NVML: "nvmlDeviceGetEncoderStats.averageLatency", Raw: "µs", Scale: micro,
 		Help: "Time that the encoder takes for a frame, on average."})
+	CaptureSessions = row(Def{Entity: GPU, Tier: Slow, Max: 1e5, Detail: true, Name: "vigil_gpu_capture_sessions",
+		NVML: "nvmlDeviceGetFBCStats.sessionsCount", Raw: "count",
+		Help: "Sessions that capture what is drawn (FBC)."})
+	CaptureFrames = row(Def{Entity: GPU, Tier: Slow, Max: 1e6, Detail: true, Name: "vigil_gpu_capture_frames_per_second",
+		NVML: "nvmlDeviceGetFBCStats.averageFPS", Raw: "1/s",
+		Help: "Frames per second of those sessions, on average."})
+	CaptureLatency = row(Def{Entity: GPU, Tier: Slow, Max: 1e3, Detail: true, Name: "vigil_gpu_capture_latency_seconds",
+		NVML: "nvmlDeviceGetFBCStats.averageLatency", Raw: "µs", Scale: micro,
+		Help: "Time that it takes to capture a frame, on average."})
 
 	GraphicsActivity = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_engine_active_ratio",
 		NVML: "gpm/1", Raw: "%", Scale: percent,

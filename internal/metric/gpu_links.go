@@ -44,6 +44,9 @@ var (
 	PCIeMaxGeneration = row(Def{Entity: GPU, Tier: Inventory, Min: 1, Max: 10, Name: "vigil_gpu_pcie_link_max_generation",
 		NVML: "nvmlDeviceGetMaxPcieLinkGeneration", Raw: "generation", DCGM: custom(Gauge, 0, 0, "DCGM_FI_DEV_PCIE_MAX_LINK_GEN"),
 		Help: "Highest PCIe generation that GPU and slot can do together."})
+	PCIeGPUGeneration = row(Def{Entity: GPU, Tier: Inventory, Min: 1, Max: 10, Detail: true, Name: "vigil_gpu_pcie_gpu_max_generation",
+		NVML: "nvmlDeviceGetGpuMaxPcieLinkGeneration", Raw: "generation",
+		Help: "Highest PCIe generation that the GPU alone can do."})
 	PCIeMaxWidth = row(Def{Entity: GPU, Tier: Inventory, Min: 1, Max: 32, Name: "vigil_gpu_pcie_link_max_width_lanes",
 		NVML: "nvmlDeviceGetMaxPcieLinkWidth", Raw: "lanes", DCGM: custom(Gauge, 0, 0, "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH"),
 		Help: "Most PCIe lanes that GPU and slot can do together."})
@@ -103,6 +106,8 @@ var (
 		Help: "Number of the clique: GPUs of one cluster and clique reach each other over NVLink."})
 	C2CLinks = row(Def{Entity: GPU, Tier: Inventory, Max: 64, Detail: true, Name: "vigil_gpu_c2c_links",
 		NVML: "field/170", Raw: "count", Help: "Chip-to-chip links between the GPU and its CPU, on Grace."})
+	C2CMode = row(Def{Entity: GPU, Tier: Inventory, Max: 1, Detail: true, Name: "vigil_gpu_c2c_enabled",
+		NVML: "nvmlDeviceGetC2cModeInfoV", Raw: "0/1", Help: "1 if GPU and CPU are joined chip to chip, on Grace."})
 	C2CErrors = row(Def{Entity: GPU, Kind: Counter, Tier: Slow, Detail: true, Name: "vigil_gpu_c2c_errors_total", Dim: C2CFault,
 		NVML: "field/{231,232,233}", Raw: "count", Help: "Errors on the chip-to-chip links."})
 )

@@ -34,6 +34,9 @@ var (
 	PowerInstant = row(Def{Entity: GPU, Tier: Fast, Max: maxWatts, Name: "vigil_gpu_power_draw_instant_watts",
 		NVML: "field/186", Raw: "mW", Scale: milli, DCGM: custom(Gauge, 0, 0, "DCGM_FI_DEV_POWER_USAGE_INSTANT"),
 		Help: "Power draw at this instant. The sensor of A100 and H100 sees a quarter of the time: prefer energy for means."})
+	EDPPMultiplier = row(Def{Entity: GPU, Tier: Inventory, Max: 10, Detail: true, Name: "vigil_gpu_edpp_multiplier_ratio",
+		NVML: "field/274", Raw: "%", Scale: percent,
+		Help: "Peak of power for a short time (EDPp) that the board is set to allow, as a multiple of its usual one."})
 	Energy = row(Def{Entity: GPU, Kind: Counter, Tier: Fast, Name: "vigil_gpu_energy_joules_total",
 		NVML: "nvmlDeviceGetTotalEnergyConsumption", Raw: "mJ", Scale: milli,
 		DCGM: renamed(Counter, 0, 1e3, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL"),
@@ -58,7 +61,7 @@ var (
 // Rows of heat.
 var (
 	Temperature = row(Def{Entity: GPU, Tier: Fast, Min: -50, Max: maxCelsius, Name: "vigil_gpu_temperature_celsius",
-		NVML: "nvmlDeviceGetTemperature/GPU", Raw: "°C",
+		NVML: "nvmlDeviceGetTemperatureV/GPU", Raw: "°C",
 		DCGM: renamed(Gauge, 0, 0, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP_CELSIUS"),
 		Help: "Temperature of the GPU core."})
 	MemoryTemperature = row(Def{Entity: GPU, Tier: Fast, Min: -50, Max: maxCelsius, Name: "vigil_gpu_memory_temperature_celsius",
@@ -101,6 +104,9 @@ var (
 	ClockEvent = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_clock_event_active", Dim: ClockReason,
 		NVML: "nvmlDeviceGetCurrentClocksEventReasons", Raw: "bit",
 		Help: "1 while the reason holds the clocks down. sw_power_cap at high power is normal."})
+	ClockEventKnown = row(Def{Entity: GPU, Tier: Inventory, Max: 1, Detail: true, Name: "vigil_gpu_clock_event_supported", Dim: ClockReason,
+		NVML: "nvmlDeviceGetSupportedClocksEventReasons", Raw: "bit",
+		Help: "1 for each reason that the GPU tells of: one that it does not tell of is 0 for ever."})
 	ClockHeld = row(Def{Entity: GPU, Kind: Counter, Tier: Fast, Name: "vigil_gpu_clock_held_seconds_total", Dim: HeldReason,
 		NVML: "field/{74,75,76,251,252,253}", Raw: "ns", Scale: nano,
 		DCGM: names(kept(Counter, 0, 1/nano, "DCGM_FI_DEV_POWER_VIOLATION"), kept(Counter, 1, 1/nano, "DCGM_FI_DEV_THERMAL_VIOLATION"),

@@ -32,18 +32,10 @@ var (
 	Requests = row(Def{Entity: Endpoint, Kind: Counter, Tier: Fast, Name: "vigil_inference_requests_total", Dim: Outcomes,
 		Help: "Requests that ended, by outcome. Cancelled by the client and rejected by the server are not its errors; unknown if it does not tell."})
 
-	QueueTime = row(Def{Entity: Endpoint, Kind: Histogram, Tier: Fast, Name: "vigil_inference_queue_time_seconds",
-		Help: "Time that requests waited in the server's queue."})
 	QueueTimeP95 = row(Def{Entity: Endpoint, Tier: Fast, Max: 1e6, Name: "vigil_inference_queue_time_p95_seconds",
 		Help: "95th percentile of the time in the queue, over the requests of the last minute."})
 	QueueTimeMean = row(Def{Entity: Endpoint, Tier: Fast, Max: 1e6, Name: "vigil_inference_queue_time_mean_seconds",
 		Help: "Mean of the time in the queue, over the requests of the last minute; also of servers that tell no more than a sum."})
-	TimeToFirstToken = row(Def{Entity: Endpoint, Kind: Histogram, Tier: Fast, Name: "vigil_inference_time_to_first_token_seconds",
-		Help: "Time from a request's arrival to its first token; for Triton to the first part of the answer."})
-	InterTokenLatency = row(Def{Entity: Endpoint, Kind: Histogram, Tier: Fast, Name: "vigil_inference_inter_token_latency_seconds",
-		Help: "Time between two tokens of an answer; for TGI the mean of each request with the first token in it."})
-	RequestDuration = row(Def{Entity: Endpoint, Kind: Histogram, Tier: Fast, Name: "vigil_inference_request_duration_seconds",
-		Help: "Time from a request's arrival to the end of its answer."})
 	RequestDurationMean = row(Def{Entity: Endpoint, Tier: Fast, Max: 1e6, Name: "vigil_inference_request_duration_mean_seconds",
 		Help: "Mean duration of the requests that ended within the last minute; also of servers that tell no more than a sum."})
 
@@ -71,6 +63,18 @@ var (
 		Help: "Load that arrives over what the server works on at once, by Little's law; above 1 the queue grows. Absent until requests have waited, which shows how many it works on at once."})
 	QueueConsistency = row(Def{Entity: Endpoint, Tier: Fast, Max: 1e6, Name: "vigil_inference_queue_consistency_ratio",
 		Help: "Requests that wait over those that the rate of the queue and the time in it account for (Little's law): near 1 if the server's numbers agree over a steady minute. Absent for queues shorter than one request."})
+)
+
+// Histograms of a model of an inference server, where it has them.
+var (
+	QueueTime = row(Def{Entity: Latency, Kind: Histogram, Tier: Fast, Name: "vigil_inference_queue_time_seconds",
+		Help: "Time that requests waited in the server's queue."})
+	TimeToFirstToken = row(Def{Entity: Latency, Kind: Histogram, Tier: Fast, Name: "vigil_inference_time_to_first_token_seconds",
+		Help: "Time from a request's arrival to its first token; for Triton to the first part of the answer."})
+	InterTokenLatency = row(Def{Entity: Latency, Kind: Histogram, Tier: Fast, Name: "vigil_inference_inter_token_latency_seconds",
+		Help: "Time between two tokens of an answer; for TGI the mean of each request with the first token in it."})
+	RequestDuration = row(Def{Entity: Latency, Kind: Histogram, Tier: Fast, Name: "vigil_inference_request_duration_seconds",
+		Help: "Time from a request's arrival to the end of its answer."})
 )
 
 // Rows that describe a target: one metrics page, of one or more models.

@@ -17,13 +17,10 @@ type Kind uint8
 
 // The kinds of rows.
 const (
-	Gauge   Kind = iota // may go up and down
-	Counter             // only goes up, restarts at zero; its name ends in _total
-	Info                // constant 1, its labels are the message; its name ends in _info
-
-	// Histogram counts observations in buckets. It has no column: buckets are not a
-	// number, and differ from server to server. They are beside an entity's readings.
-	Histogram
+	Gauge     Kind = iota // may go up and down
+	Counter               // only goes up, restarts at zero; its name ends in _total
+	Info                  // constant 1, its labels are the message; its name ends in _info
+	Histogram             // has no column: it is beside an entity's readings
 )
 
 // String returns the type as the text format spells it: an info row is a gauge there.
@@ -47,8 +44,9 @@ const (
 	Node Entity = iota
 	GPU
 	Instance // a MIG instance
-	Process  // a process on a GPU; never a series of its own by default
+	Process  // a process on a GPU, or those of one name; no series by default
 	Endpoint // a model of an inference server as seen through its metrics page
+	Latency  // the same in its histograms; has no vector
 	Target   // a metrics page of an inference server
 	Xid      // one Xid code on one GPU
 	Link     // one NVLink of a GPU; sampled in the full profile only
@@ -57,6 +55,7 @@ const (
 	Source   // a source of samples
 	Agent    // gpuvigil itself
 	Finding  // what the detectors say
+	Option   // a GPU, in what only the configuration switches on; has no vector
 	entities
 )
 
@@ -64,8 +63,9 @@ var entityLabels = [entities][]string{
 	Node:     {},
 	GPU:      {"gpu", "uuid"},
 	Instance: {"gpu", "uuid", "mig", "profile"},
-	Process:  {"gpu", "uuid", "pid"},
+	Process:  {"gpu", "uuid", "process"},
 	Endpoint: {"endpoint", "engine", "model"},
+	Latency:  {"endpoint", "engine", "model"},
 	Target:   {"endpoint"},
 	Xid:      {"gpu", "uuid", "xid"},
 	Link:     {"gpu", "uuid", "link"},
@@ -74,9 +74,10 @@ var entityLabels = [entities][]string{
 	Source:   {"source"},
 	Agent:    {},
 	Finding:  {"rule", "severity", "subject", "cause"},
+	Option:   {"gpu", "uuid"},
 }
 
-var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "target", "xid", "link", "workload", "account", "source", "agent", "finding"}
+var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "latency", "target", "xid", "link", "workload", "account", "source", "agent", "finding", "option"}
 
 // String returns the entity's name in lower case.
 func (e Entity) String() string { return entityNames[e] }
@@ -158,12 +159,9 @@ func (d *Def) String() string { return d.Name }
 func (d *Def) Col() int { return d.col }
 
 // Width returns how many columns the row takes: one, or one for each value of
-// its dimension; none for a histogram.
+// its dimension.
 func (d *Def) Width() int {
-	switch {
-	case d.Kind == Histogram:
-		return 0
-	case d.Dim == nil:
+	if d.Dim == nil {
 		return 1
 	}
 	return len(d.Dim.Values)

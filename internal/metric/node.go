@@ -6,6 +6,7 @@ var (
 	PSIResource  = &Dimension{Label: "resource", Values: []string{"cpu", "memory", "io"}}
 	IODirection  = &Dimension{Label: "direction", Values: []string{"read", "write"}}
 	LoadWindow   = &Dimension{Label: "window", Values: []string{"1m", "5m", "15m"}}
+	PCIDriver    = &Dimension{Label: "driver", Values: []string{"nvidia", "vfio", "other", "none"}}
 	VersionParts = &Dimension{Label: "component", Values: []string{"driver", "cuda", "nvml", "kernel", "vbios", "gsp", "inforom"}}
 )
 
@@ -24,6 +25,9 @@ var (
 		Help: "GPUs that the agent has seen since the node booted."})
 	GPUsSeen = row(Def{Entity: Node, Tier: Fast, Max: 1024, Name: "vigil_node_gpus",
 		NVML: "nvmlDeviceGetCount_v2", Raw: "count", Help: "GPUs that the driver lists now."})
+
+	PCIGPUs = row(Def{Entity: Node, Tier: Inventory, Max: 1024, Name: "vigil_node_pci_gpus", Dim: PCIDriver,
+		Help: "NVIDIA GPUs on the PCI bus as the kernel sees it, by the driver that has them: vfio passes them on to a virtual machine, none is no driver at all."})
 
 	ConfidentialComputing = row(Def{Entity: Node, Tier: Inventory, Max: 1, Name: "vigil_node_confidential_computing",
 		NVML: "nvmlSystemGetConfComputeState.ccFeature", Raw: "0/1", Help: "1 if the GPUs run in confidential-computing mode."})

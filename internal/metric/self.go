@@ -24,6 +24,10 @@ var (
 		Help: "Time spent inside NVML calls."})
 	NVMLHung = row(Def{Entity: Node, Tier: Fast, Max: 1024, Name: "vigil_nvml_hung_gpus",
 		Help: "GPUs with a call in flight that has exceeded its limit."})
+	NVMLHostPIDs = row(Def{Entity: Node, Tier: Fast, Max: 1, Name: "vigil_nvml_host_pids",
+		Help: "1 if the driver's pids are those of the procfs in which processes are looked up; 0 in a pid namespace of its own without the host's procfs: processes then have neither name nor user."})
+	NVMLEventSets = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_nvml_event_sets_replaced_total",
+		Help: "Times that waiting for the driver's events began anew because it failed, as it does once a GPU in it is lost; by the present child process."})
 
 	AgentInfo = row(Def{Entity: Agent, Kind: Info, Name: "vigil_agent_info",
 		Labels: []string{"version", "revision", "goversion"}, Help: "Build of the agent; always 1."})

@@ -74,6 +74,9 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 			}
 		}
 		s.GPUs = append(s.GPUs, g)
+		if i < 7 {
+			s.GPUs[i].Paths = []collector.Path{{UUID: h100(i+1, now).UUID, Level: "system"}}
+		}
 		for n := range 18 {
 			s.Links = append(s.Links, collector.Link{GPU: i, UUID: g.UUID, Number: n, Readings: everything(metric.Link, nil, nil)})
 		}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"strings"
@@ -26,44 +27,38 @@ var (
 	cappedVersions   = vm.GetOrCreateCounter(metric.SeriesCapped.Series("version"))
 )
 
-// exposition is the page of one scrape. Its samples and labels are used again
+// exposition is the page of one scrape. Its labels and its memory are used again
 // for the next one: from scrape to scrape a node changes its values, hardly ever
 // its things, and what is not made anew need not be collected.
 type exposition struct {
 	*layout
-	samples  [][]*dto.Metric // by slot
-	families []*dto.MetricFamily
-	things   map[string]*thing
-	scrape   uint64 // counts the page's scrapes
-	key      []byte
+	samples [][]sample          // by slot
+	dcgm    []*dto.MetricFamily // what the page has under DCGM's names
+	things  map[string]*thing
+	scrape  uint64 // counts the page's scrapes
+	key     []byte
 
-	gauges     pool[gauge]
-	counters   pool[counter]
-	histograms pool[histogram]
+	text bytes.Buffer // the page as text
+	wire wire         // the page as messages
+}
+
+// sample is one sample of a row.
+type sample struct {
+	labels    *labels
+	value     float64
+	histogram *dto.Histogram // of a row of that kind, instead of the value
 }
 
 // thing is something that has series: a GPU, a source, a finding.
 type thing struct {
-	labels []*dto.LabelPair
-	dims   map[*metric.Dimension][][]*dto.LabelPair // labels with each value of a dimension
-	seen   uint64                                   // the scrape that it was last part of
-}
-
-type gauge struct {
-	metric dto.Metric
-	gauge  dto.Gauge
-	value  float64
-}
-
-type counter struct {
-	metric  dto.Metric
-	counter dto.Counter
-	value   float64
+	labels labels
+	dims   map[*metric.Dimension][]labels // with each value of a dimension
+	seen   uint64                         // the scrape that it was last part of
 }
 
 // newExposition returns an empty page.
 func newExposition(l *layout) *exposition {
-	return &exposition{layout: l, samples: make([][]*dto.Metric, len(l.rows)), things: map[string]*thing{}}
+	return &exposition{layout: l, samples: make([][]sample, len(l.rows)), wire: wire{metrics: make([][]*dto.Metric, len(l.rows))}, things: map[string]*thing{}}
 }
 
 // reset empties the page for the next scrape and forgets the things that the
@@ -77,9 +72,7 @@ func (e *exposition) reset() {
 	for i := range e.samples {
 		e.samples[i] = e.samples[i][:0]
 	}
-	e.gauges.reset()
-	e.counters.reset()
-	e.histograms.reset()
+	e.dcgm = nil
 	e.scrape++
 }
 
@@ -95,7 +88,7 @@ func (e *exposition) thing(kind string, names []string, values ...string) *thing
 	}
 	t := e.things[string(e.key)]
 	if t == nil {
-		t = &thing{labels: pairs(names, values...)}
+		t = &thing{labels: newLabels(pairs(names, values...))}
 		e.things[string(e.key)] = t
 	} else if t.seen == e.scrape {
 		refusedDuplicate.Inc()
@@ -113,97 +106,49 @@ func (e *exposition) entity(of metric.Entity, values ...string) *thing {
 // one appends a sample of a row whose labels are all given here.
 func (e *exposition) one(d *metric.Def, v float64, values ...string) {
 	if t := e.thing(d.Name, e.rows[e.slot[d]].names, values...); t != nil {
-		e.add(d, t.labels, v)
+		e.add(d, &t.labels, v)
 	}
 }
 
 // add appends one sample of the row. A value that is not finite is none.
-func (e *exposition) add(d *metric.Def, labels []*dto.LabelPair, v float64) {
-	e.put(&e.rows[e.slot[d]], labels, v)
+func (e *exposition) add(d *metric.Def, l *labels, v float64) {
+	e.put(&e.rows[e.slot[d]], l, v)
 }
 
-func (e *exposition) put(r *row, labels []*dto.LabelPair, v float64) {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return
+func (e *exposition) put(r *row, l *labels, v float64) {
+	if !math.IsNaN(v) && !math.IsInf(v, 0) {
+		e.samples[r.slot] = append(e.samples[r.slot], sample{labels: l, value: v})
 	}
-	var m *dto.Metric
-	if r.def.Kind == metric.Counter {
-		c := e.counters.next()
-		c.value = v
-		c.counter.Value = &c.value
-		c.metric.Counter = &c.counter
-		m = &c.metric
-	} else {
-		g := e.gauges.next()
-		g.value = v
-		g.gauge.Value = &g.value
-		g.metric.Gauge = &g.gauge
-		m = &g.metric
-	}
-	m.Label = labels
-	e.samples[r.slot] = append(e.samples[r.slot], m)
 }
 
 // readings appends every plain row of the entity that was reported.
 func (e *exposition) readings(of metric.Entity, t *thing, r collector.Readings) {
 	for _, row := range e.plain[of] {
 		if row.def.Dim == nil {
-			e.put(row, t.labels, r.Value(row.def))
+			e.put(row, &t.labels, r.Value(row.def))
 			continue
 		}
-		for i, labels := range e.expand(t, row.def.Dim) {
-			e.put(row, labels, r.ValueAt(row.def, i))
+		expanded := e.expand(t, row.def.Dim)
+		for i := range expanded {
+			e.put(row, &expanded[i], r.ValueAt(row.def, i))
 		}
 	}
 }
 
 // expand returns the thing's labels with each value of the dimension.
-func (e *exposition) expand(t *thing, d *metric.Dimension) [][]*dto.LabelPair {
+func (e *exposition) expand(t *thing, d *metric.Dimension) []labels {
 	expanded := t.dims[d]
 	if expanded == nil {
 		for _, pair := range e.values[d] {
-			expanded = append(expanded, append(slices.Clip(t.labels), pair))
+			expanded = append(expanded, newLabels(append(slices.Clip(t.labels.pairs), pair)))
 		}
 		if t.dims == nil {
-			t.dims = map[*metric.Dimension][][]*dto.LabelPair{}
+			t.dims = map[*metric.Dimension][]labels{}
 		}
 		t.dims[d] = expanded
 	}
 	return expanded
 }
-
-// gathered returns the families that have samples, sorted by name. They are good
-// until the page is reset.
-func (e *exposition) gathered() []*dto.MetricFamily {
-	e.families = e.families[:0]
-	for i := range e.rows {
-		if len(e.samples[i]) > 0 {
-			r := &e.rows[i]
-			e.families = append(e.families, &dto.MetricFamily{Name: &r.def.Name, Help: &r.def.Help, Type: &r.typ, Metric: e.samples[i]})
-		}
-	}
-	return e.families
-}
-
-// pool hands out items that keep their place from one scrape to the next.
-type pool[T any] struct {
-	slabs [][]T
-	used  int
-}
-
-// slab is how many items are allocated at once.
-const slab = 256
-
-func (p *pool[T]) next() *T {
-	if p.used == len(p.slabs)*slab {
-		p.slabs = append(p.slabs, make([]T, slab))
-	}
-	item := &p.slabs[p.used/slab][p.used%slab]
-	p.used++
-	return item
-}
-
-func (p *pool[T]) reset() { p.used = 0 }
 
 // pairs makes labels; the values are untrusted.
 func pairs(names []string, values ...string) []*dto.LabelPair {

@@ -21,6 +21,7 @@ type world struct {
 	released time.Time
 	auth     bool
 	full     bool // the full profile
+	series   *ProcessSeries
 }
 
 func (w *world) server(t testing.TB) *Server {
@@ -32,6 +33,7 @@ func (w *world) server(t testing.TB) *Server {
 		Version:       Version{"0.1.0", "abc1234", "go1.26"},
 		Authenticated: func() bool { return w.auth },
 		Full:          w.full,
+		Processes:     w.series,
 		Log:           slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 }

@@ -13,66 +13,47 @@ import (
 // Servers have up to 40, of which neighbours tell little more.
 const maxBounds = 14
 
-// histogram keeps its place from scrape to scrape, as gauge and counter do.
-type histogram struct {
-	metric    dto.Metric
-	histogram dto.Histogram
-	count     uint64
-	sum       float64
-	buckets   []bucket
-	list      []*dto.Bucket
+// distributions adds the native histograms of a GPU, whose thing is t.
+func (e *exposition) distributions(t *thing, g *collector.GPU) {
+	for i := range g.Distributions {
+		d := &g.Distributions[i]
+		slot := e.slot[d.Row]
+		e.samples[slot] = append(e.samples[slot], sample{labels: &t.labels, histogram: native(d)})
+	}
 }
 
-type bucket struct {
-	bucket dto.Bucket
-	upper  float64
-	count  uint64
+// native returns the distribution as a native histogram without classic buckets.
+func native(d *collector.Distribution) *dto.Histogram {
+	schema, zero, count, sum, first := int32(metric.HistogramSchema), metric.HistogramZero, d.Zero, d.Sum, int32(d.First)
+	h := &dto.Histogram{SampleSum: &sum, Schema: &schema, ZeroThreshold: &zero, ZeroCount: &d.Zero, SampleCount: &count}
+	var before uint64
+	for _, n := range d.Buckets {
+		h.PositiveDelta = append(h.PositiveDelta, int64(n-before))
+		before = n
+		count += n
+	}
+	if n := uint32(len(d.Buckets)); n > 0 {
+		h.PositiveSpan = []*dto.BucketSpan{{Offset: &first, Length: &n}}
+	}
+	return h
 }
 
-// histogram appends one sample of the row. One whose sum is not finite has no
-// sample: a mean over it would be none.
-func (e *exposition) histogram(labels []*dto.LabelPair, h collector.Histogram) {
-	r := &e.rows[e.slot[h.Row]]
+// classic adds a histogram with its buckets. One whose sum is not finite is
+// none: a mean over it would be none.
+func (e *exposition) classic(l *labels, h collector.Histogram) {
 	if math.IsNaN(h.Sum) || math.IsInf(h.Sum, 0) || !e.shows(h.Row) {
 		return
 	}
 	if !e.full {
 		h = h.Thin(maxBounds)
 	}
-	s := e.histograms.next()
-	s.count, s.sum = h.Count(), h.Sum
-	s.histogram.SampleCount, s.histogram.SampleSum = &s.count, &s.sum
-	if len(s.buckets) < len(h.Bounds) {
-		s.buckets = make([]bucket, len(h.Bounds))
+	count := h.Count()
+	shown := &dto.Histogram{SampleCount: &count, SampleSum: &h.Sum, Bucket: make([]*dto.Bucket, len(h.Bounds))}
+	buckets := make([]dto.Bucket, len(h.Bounds))
+	for i := range buckets {
+		buckets[i].UpperBound, buckets[i].CumulativeCount = &h.Bounds[i], &h.Counts[i]
+		shown.Bucket[i] = &buckets[i]
 	}
-	s.list = s.list[:0]
-	for i := range h.Bounds {
-		b := &s.buckets[i]
-		b.upper, b.count = h.Bounds[i], h.Counts[i]
-		b.bucket.UpperBound, b.bucket.CumulativeCount = &b.upper, &b.count
-		s.list = append(s.list, &b.bucket)
-	}
-	s.histogram.Bucket = s.list
-	s.metric.Histogram, s.metric.Label = &s.histogram, labels
-	e.samples[r.slot] = append(e.samples[r.slot], &s.metric)
-}
-
-// endpoints has the models of inference servers and the pages that tell of them.
-func (e *exposition) endpoints(s *collector.Snapshot) {
-	for i := range s.Endpoints {
-		p := &s.Endpoints[i]
-		t := e.entity(metric.Endpoint, p.URL, p.Engine, p.Model)
-		if t == nil {
-			continue
-		}
-		e.readings(metric.Endpoint, t, p.Readings)
-		for _, h := range p.Histograms {
-			e.histogram(t.labels, h)
-		}
-	}
-	for i := range s.Targets {
-		if t := e.entity(metric.Target, s.Targets[i].URL); t != nil {
-			e.readings(metric.Target, t, s.Targets[i].Readings)
-		}
-	}
+	slot := e.slot[h.Row]
+	e.samples[slot] = append(e.samples[slot], sample{labels: l, histogram: shown})
 }

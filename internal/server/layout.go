@@ -26,6 +26,8 @@ type row struct {
 	slot  int
 	typ   dto.MetricType
 	names []string // of its labels
+
+	textHead, openHead string // what stands before its samples in the two text formats
 }
 
 // notPlain are the rows that are made from an entity's identity and state, or by
@@ -45,7 +47,7 @@ func newLayout(full bool) *layout {
 	}
 	for i, d := range defs {
 		l.slot[d] = i
-		l.rows[i] = row{def: d, slot: i, typ: dto.MetricType_GAUGE, names: d.LabelNames()}
+		l.rows[i] = row{def: d, slot: i, typ: dto.MetricType_GAUGE, names: d.LabelNames(), textHead: head(d, false), openHead: head(d, true)}
 		switch d.Kind {
 		case metric.Counter:
 			l.rows[i].typ = dto.MetricType_COUNTER
@@ -57,7 +59,7 @@ func newLayout(full bool) *layout {
 				l.values[d.Dim] = append(l.values[d.Dim], &dto.LabelPair{Name: &d.Dim.Label, Value: &v})
 			}
 		}
-		if len(d.Labels) == 0 && d.Width() > 0 && l.shows(d) && !slices.Contains(notPlain, d) {
+		if len(d.Labels) == 0 && l.shows(d) && !slices.Contains(notPlain, d) {
 			l.plain[d.Entity] = append(l.plain[d.Entity], &l.rows[i])
 		}
 	}

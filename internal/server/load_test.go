@@ -4,6 +4,8 @@ import (
 	"compress/gzip"
 	"io"
 	"log/slog"
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -124,14 +126,34 @@ func TestCompressedScrapeIsTheSamePage(t *testing.T) {
 	}
 }
 
-// big is a node of H100s that tell everything, with about the given number of series.
+// What a scrape allocates is of the scrape, and none of it of a series.
+func TestScrapeAllocatesNothingForASeries(t *testing.T) {
+	allocated := func(series int) float64 {
+		s := big(series).server(t)
+		r := httptest.NewRequest("GET", "/metrics", nil)
+		return testing.AllocsPerRun(20, func() { s.scrape(discard{http.Header{}}, r) })
+	}
+	if few, many := allocated(150), allocated(3000); many > few+10 {
+		t.Errorf("a scrape of 3000 series allocates %v times, one of 150 %v times", many, few)
+	}
+}
+
+// big is a node of H100s that tell everything, in numbers with three decimals, with
+// about the given number of series.
 func big(series int) *world {
 	now := soon()
+	rng := rand.New(rand.NewPCG(1, 2))
 	w := node(now)
 	w.snap.GPUs = nil
 	for i := range series / 138 {
 		g := h100(i, now)
 		g.Readings = everything(metric.GPU, notOnHopper, byLocation)
+		v := g.Vector()
+		for c := range v {
+			if v[c] == 0 {
+				v[c] = math.Round(1e3*rng.ExpFloat64()) / 1e3
+			}
+		}
 		g.Stamp(metric.Fast, now)
 		w.snap.GPUs = append(w.snap.GPUs, g)
 	}

@@ -25,10 +25,9 @@ const (
 // same instant need more than one.
 const sparePages = 2
 
-// Gather makes the page of one scrape from the last snapshot. It samples nothing
-// and calls nobody who could block. The page is good until done is called.
-func (s *Server) Gather() (families []*dto.MetricFamily, done func(), err error) {
-	var e *exposition
+// fresh makes the page of one scrape from the last snapshot. It samples nothing and
+// calls nobody who could block. The page is good until done is called.
+func (s *Server) fresh() (e *exposition, done func()) {
 	select {
 	case e = <-s.spare:
 	default:
@@ -38,14 +37,20 @@ func (s *Server) Gather() (families []*dto.MetricFamily, done func(), err error)
 	now := time.Now()
 	s.fill(e, now)
 	if snap := s.cfg.Snapshot(); s.cfg.DCGM && snap != nil && !stale(snap, now) {
-		families = dcgmFamilies(snap)
+		e.dcgm = dcgmFamilies(snap)
 	}
-	return append(families, e.gathered()...), func() {
+	return e, func() {
 		select {
 		case s.spare <- e:
 		default:
 		}
-	}, nil
+	}
+}
+
+// Gather returns the page of one scrape. It is good until done is called.
+func (s *Server) Gather() (families []*dto.MetricFamily, done func(), err error) {
+	e, done := s.fresh()
+	return e.gathered(), done, nil
 }
 
 func (s *Server) fill(e *exposition, now time.Time) {
@@ -58,6 +63,7 @@ func (s *Server) fill(e *exposition, now time.Time) {
 			e.gpus(snap)
 			e.instances(snap)
 			e.links(snap)
+			e.processes(snap, s.cfg.Processes)
 			e.endpoints(snap)
 			e.sxids(snap)
 		}
@@ -86,7 +92,7 @@ func (e *exposition) sources(s *collector.Snapshot, now time.Time) {
 		if t == nil {
 			continue
 		}
-		labels := t.labels
+		labels := &t.labels
 		// A source that has nothing to look at here, NVML without a driver, is not down.
 		if fresh := src.Fresh(now); fresh || src.Expected {
 			e.add(metric.SourceUp, labels, number(fresh))
@@ -121,12 +127,13 @@ func (e *exposition) node(s *collector.Snapshot, v *detect.View) {
 
 // versionChanges is 0 for a component whose version is known and never changed.
 func (e *exposition) versionChanges(t *thing, versions []collector.Version, changes map[string]uint64) {
-	for i, labels := range e.expand(t, metric.VersionParts) {
+	expanded := e.expand(t, metric.VersionParts)
+	for i := range expanded {
 		component := metric.VersionParts.Values[i]
 		n, changed := changes[component]
 		known := slices.ContainsFunc(versions, func(v collector.Version) bool { return v.Component == component })
 		if changed || known {
-			e.add(metric.VersionChanges, labels, float64(n))
+			e.add(metric.VersionChanges, &expanded[i], float64(n))
 		}
 	}
 }
@@ -140,16 +147,23 @@ func (e *exposition) gpus(s *collector.Snapshot) {
 		if t == nil {
 			continue
 		}
-		e.one(metric.GPUInfo, 1, index, g.UUID, g.Model, g.PCIBusID, g.Serial, g.VBIOS, g.Architecture)
-		e.add(metric.GPUPresent, t.labels, number(g.Present))
-		e.add(metric.GPUHung, t.labels, number(g.Hung))
+		e.one(metric.GPUInfo, 1, index, g.UUID, g.Model, g.PCIBusID, g.Serial, g.VBIOS, g.Architecture,
+			g.ComputeCapability, g.CPUs, g.NUMANodes)
+		if e.shows(metric.GPUTopology) {
+			for _, p := range g.Paths {
+				e.one(metric.GPUTopology, 1, index, g.UUID, p.UUID, p.Level)
+			}
+		}
+		e.add(metric.GPUPresent, &t.labels, number(g.Present))
+		e.add(metric.GPUHung, &t.labels, number(g.Hung))
 		if at := g.SampledAt(metric.Fast); !at.IsZero() {
-			e.add(metric.GPUSampleAge, t.labels, max(0, s.Time.Sub(at).Seconds()))
+			e.add(metric.GPUSampleAge, &t.labels, max(0, s.Time.Sub(at).Seconds()))
 		}
 		e.readings(metric.GPU, t, g.Readings)
 		e.support(index, g)
 		e.xids(index, g)
 		e.owners(index, g, holders[g.UUID])
+		e.distributions(t, g)
 	}
 }
 
@@ -174,8 +188,8 @@ func (e *exposition) support(index string, g *collector.GPU) {
 func (e *exposition) xids(index string, g *collector.GPU) {
 	for _, x := range newest(g.Xids, maxXids) {
 		if t := e.entity(metric.Xid, index, g.UUID, strconv.Itoa(x.Code)); t != nil {
-			e.add(metric.XidErrors, t.labels, float64(x.Count))
-			e.add(metric.XidLast, t.labels, unix(x.Last))
+			e.add(metric.XidErrors, &t.labels, float64(x.Count))
+			e.add(metric.XidLast, &t.labels, unix(x.Last))
 		}
 	}
 }
@@ -288,13 +302,13 @@ func (e *exposition) findings(v *detect.View) {
 		if t == nil {
 			continue
 		}
-		e.add(metric.FindingActive, t.labels, 1)
-		e.add(metric.FindingStart, t.labels, unix(f.Since))
-		e.add(metric.FindingObserved, t.labels, f.Evidence.Observed)
+		e.add(metric.FindingActive, &t.labels, 1)
+		e.add(metric.FindingStart, &t.labels, unix(f.Since))
+		e.add(metric.FindingObserved, &t.labels, f.Evidence.Observed)
 		if want := f.Evidence.Want; want != nil {
-			e.add(metric.FindingExpected, t.labels, *want)
+			e.add(metric.FindingExpected, &t.labels, *want)
 		}
-		e.add(metric.FindingScore, t.labels, f.Score)
+		e.add(metric.FindingScore, &t.labels, f.Score)
 	}
 	for _, c := range v.Conditions {
 		e.one(metric.Condition, number(c.Active), string(c.Rule), c.Subject.String())

@@ -10,12 +10,8 @@ import (
 	"net/http"
 	"time"
 
-	vm "github.com/VictoriaMetrics/metrics"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"gpuvigil/collector"
 	"gpuvigil/detect"
-	"gpuvigil/internal/metric"
 )
 
 // Config says what the server shows. Snapshot, View and Log are required; the
@@ -35,6 +31,9 @@ type Config struct {
 
 	// Full makes series of the rows that are details, too, and of each NVLink.
 	Full bool
+
+	// Processes says which processes have series; nil: none.
+	Processes *ProcessSeries
 
 	// DCGM adds the series under the names of dcgm-exporter. The page is then never
 	// in OpenMetrics, which would add _total to the names of its counters.
@@ -58,25 +57,18 @@ type Server struct {
 	bridge  *bridge
 	spare   chan *exposition
 	page    *pageTemplate
+	scrapes chan struct{} // one for each scrape that is being answered
 	metrics http.Handler
 }
 
-var scrapes = vm.GetOrCreateCounter(metric.Scrapes.Series())
-
-// maxScrapes bounds the scrapes that are answered at once.
-const maxScrapes = 16
-
 // New returns a server for the configuration.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, layout: newLayout(cfg.Full), spare: make(chan *exposition, sparePages), page: newPageTemplate()}
+	s := &Server{
+		cfg: cfg, layout: newLayout(cfg.Full), page: newPageTemplate(),
+		spare: make(chan *exposition, sparePages), scrapes: make(chan struct{}, maxScrapes),
+	}
 	s.bridge = newBridge(s.layout, cfg.Log)
-	s.metrics = compressed(promhttp.HandlerForTransactional(s, promhttp.HandlerOpts{
-		ErrorLog:            slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug), // what a client asked amiss, or that it has gone
-		ErrorHandling:       promhttp.ContinueOnError,
-		EnableOpenMetrics:   !cfg.DCGM,
-		DisableCompression:  true,
-		MaxRequestsInFlight: maxScrapes,
-	}))
+	s.metrics = compressed(s.exposed())
 	return s
 }
 
@@ -114,9 +106,4 @@ func (s *Server) api() *http.ServeMux {
 	mux.HandleFunc("GET /api/v1/findings", s.apiFindings)
 	mux.HandleFunc("GET /api/v1/snapshot", s.apiSnapshot)
 	return mux
-}
-
-func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
-	scrapes.Inc()
-	s.metrics.ServeHTTP(w, r)
 }

@@ -17,6 +17,7 @@ const maxProcesses = 200
 type Snapshot struct {
 	Time          time.Time `json:"time"`
 	Boot          time.Time `json:"boot,omitzero"`
+	GPUsBefore    int       `json:"gpus_before_boot,omitempty"` // in the last boot before in which there were any
 	Version       string    `json:"agent_version"`
 	Simulated     bool      `json:"simulated"`
 	ReleasedUntil time.Time `json:"released_until,omitzero"` // the agent keeps off the GPUs until then
@@ -119,7 +120,7 @@ type Source struct {
 
 func snapshotOf(s *collector.Snapshot, now time.Time) Snapshot {
 	answer := Snapshot{
-		Time: s.Time, Boot: s.Boot, Simulated: s.Simulated,
+		Time: s.Time, Boot: s.Boot, GPUsBefore: s.GPUsBefore, Simulated: s.Simulated,
 		Node:         Node{Name: s.Node.Name, Versions: map[string]string{}, Readings: readingsOf(metric.Node, s.Node.Readings)},
 		GPUs:         each(s.GPUs, gpuOf),
 		Instances:    each(s.Instances, instanceOf),

@@ -102,4 +102,12 @@ func (g *gpu) observeSettings() {
 	r.Set(metric.PersistenceMode, 1)
 	r.Set(metric.ComputeMode, 0)
 	r.Set(metric.AccountingMode, 0)
+	r.Set(metric.AccountingBuffer, 4000)
+	r.Set(metric.DisplayActive, 0)
+	r.Set(metric.DisplayAttached, 0)
+	r.Set(metric.PCIeGPUGeneration, 5)
+	setAll(r, metric.GSPMode, []float64{1, 1})
+	for i := range metric.ClockEventKnown.Width() {
+		r.SetAt(metric.ClockEventKnown, i, 1)
+	}
 }

@@ -126,6 +126,8 @@ func (s *Sim) observeHost() {
 	r.Set(metric.NVMLErrors, h.failed)
 	r.Set(metric.NVMLSeconds, h.calls*nvmlCallTime)
 	r.Set(metric.NVMLHung, hung)
+	r.Set(metric.NVMLEventSets, 0)
+	r.Set(metric.NVMLHostPIDs, 1)
 	for _, f := range functions {
 		at := metric.NVMLFunction.Index(f.name)
 		r.SetAt(metric.FunctionCalls, at, math.Floor(h.calls*f.calls))
@@ -151,6 +153,7 @@ var functions = []struct {
 func (s *Sim) observeNode() {
 	s.host.readings.Set(metric.CPUCount, s.host.cpus)
 	s.host.readings.Set(metric.ConfidentialComputing, 0)
+	setAll(s.host.readings, metric.PCIGPUs, []float64{float64(len(s.gpus)), 0, 0, 0})
 	s.host.readings.Stamp(metric.Inventory, s.now)
 }
 

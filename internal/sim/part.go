@@ -16,7 +16,8 @@ var unsupported = []*metric.Def{
 	metric.FanSpeed, metric.EncoderSessions, metric.EncoderFrames, metric.EncoderLatency,
 	metric.RetiredPages, metric.RetiredPending, metric.RemapInactive, metric.BankRemapPending, metric.RepairPending,
 	metric.NVLink5Errors, metric.NVLink5Drops, metric.NVLinkBER, metric.NVLinkFEC, metric.C2CLinks, metric.C2CErrors,
-	metric.NUMANode, metric.VGPULicensed, metric.VGPUs,
+	metric.C2CMode, metric.CaptureSessions, metric.CaptureFrames, metric.CaptureLatency, metric.ProtectedCapacity, metric.ProtectedUsed,
+	metric.EDPPMultiplier, metric.NUMANode, metric.VGPULicensed, metric.VGPUs,
 }
 
 // observe samples the tiers whose time has come.
@@ -148,6 +149,9 @@ func (s *Sim) part() *collector.Part {
 	for _, g := range s.gpus {
 		gpu := collector.GPU{Index: g.index, UUID: g.uuid, Model: model, PCIBusID: g.bus, Serial: g.serial, VBIOS: s.version("vbios"),
 			Architecture: architecture, Present: !g.lost, Hung: g.hung, Unsupported: unsupported, Xids: g.xids, Readings: g.readings.Clone()}
+		if s.cfg.Histograms {
+			gpu.Distributions = g.bands.Distributions()
+		}
 		if g.owner != (collector.Owner{}) {
 			gpu.Owners = []collector.Owner{g.owner}
 		}

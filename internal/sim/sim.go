@@ -35,12 +35,13 @@ const (
 // Config says which node is simulated. Nodes of one fleet share the seed and
 // differ in Node.
 type Config struct {
-	Seed     uint64
-	Start    time.Time // when the scenario goes live; the model begins Scenario.Past before
-	Scenario Scenario
-	GPUs     int                         // default 8
-	Node     string                      // default demo-gpu-01
-	Tiers    [metric.Tiers]time.Duration // default 1 s, 15 s, 15 s, 60 s; multiples of a second
+	Seed       uint64
+	Start      time.Time // when the scenario goes live; the model begins Scenario.Past before
+	Scenario   Scenario
+	GPUs       int                         // default 8
+	Node       string                      // default demo-gpu-01
+	Histograms bool                        // distributions of the fast signals, too
+	Tiers      [metric.Tiers]time.Duration // default 1 s, 15 s, 15 s, 60 s; multiples of a second
 }
 
 // Sim is a simulated node. It is not safe for concurrent use.

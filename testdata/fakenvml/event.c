@@ -119,7 +119,17 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, u64 types, nvmlEventS
     return ret;
 }
 
-/* Looks once, under the lock. */
+/* Reports whether the driver would say of every call on the GPU that it is lost. */
+static bool is_lost(unsigned gpu)
+{
+    char words[2][32];
+    size_t count;
+    const struct line *fault = values_lines(FAULTS, device_entity(device_gpu(gpu)), "*", &count);
+    return fault && line_words(fault, 2, words) == 2 && !strcmp(words[0], "!error") &&
+           line_number(fault, words[1]) == NVML_ERROR_GPU_IS_LOST;
+}
+
+/* Looks once, under the lock. What came before a GPU was lost is delivered first. */
 static nvmlReturn_t deliver(nvmlEventSet_t set, nvmlEventData_t *data)
 {
     if (!in_use(set))
@@ -135,6 +145,9 @@ static nvmlReturn_t deliver(nvmlEventSet_t set, nvmlEventData_t *data)
                                   (unsigned)event.compute_instance};
         return NVML_SUCCESS;
     }
+    for (unsigned gpu = 0; gpu < MAX_GPUS; gpu++)
+        if (set.handle->types[gpu] && is_lost(gpu))
+            return NVML_ERROR_GPU_IS_LOST;
     return NVML_ERROR_TIMEOUT;
 }
 

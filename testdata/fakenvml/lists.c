@@ -170,3 +170,46 @@ nvmlReturn_t nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, nvmlPageRetiremen
     gate_leave();
     return ret;
 }
+
+/* A line of 64-bit words of the mask, the lowest first; the rest of the caller's room is empty. */
+static nvmlReturn_t mask(nvmlDevice_t device, const char *key, unsigned int room, unsigned long *out)
+{
+    nvmlReturn_t ret = gate_enter_device(device, key);
+    if (ret != NVML_SUCCESS)
+        return ret;
+    u64 words[16] = {0};
+    size_t lines, count = 0;
+    const struct line *line = values_lines(VALUES, device_entity(device), key, &lines);
+    if (line)
+        count = line_numbers(line, 1, sizeof words / sizeof words[0], words);
+    gate_leave();
+    if (!line)
+        return NVML_ERROR_NOT_SUPPORTED;
+    if (count > room)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    memset(out, 0, room * sizeof *out);
+    memcpy(out, words, count * sizeof *out);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int room, unsigned long *out)
+{
+    return mask(device, __func__, room, out);
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int room, unsigned long *out,
+                                         nvmlAffinityScope_t scope)
+{
+    return mask(device, KEY("%s/%u", __func__, scope), room, out);
+}
+
+nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t other, nvmlGpuTopologyLevel_t *level)
+{
+    u64 v[1];
+    if (!device_entity(other))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t ret = answer_numbers(device, KEY("%s/%u", __func__, other.handle->gpu), 1, v);
+    if (ret == NVML_SUCCESS)
+        *level = (nvmlGpuTopologyLevel_t)v[0];
+    return ret;
+}

@@ -28,6 +28,8 @@
 
 FILL(nvmlDeviceGetMemoryInfo, nvmlMemory_t, 3, v[0], v[1], v[2])
 FILL_VERSION(nvmlDeviceGetMemoryInfo_v2, nvmlMemory_v2_t, nvmlMemory_v2, __func__, 4, v[0], v[1], v[2], v[3])
+FILL(nvmlDeviceGetConfComputeProtectedMemoryUsage, nvmlMemory_t, 3, v[0], v[1], v[2])
+FILL(nvmlDeviceGetFBCStats, nvmlFBCStats_t, 3, v[0], v[1], v[2])
 FILL(nvmlDeviceGetBAR1MemoryInfo, nvmlBAR1Memory_t, 3, v[0], v[1], v[2])
 FILL(nvmlDeviceGetUtilizationRates, nvmlUtilization_t, 2, v[0], v[1])
 FILL(nvmlDeviceGetAttributes_v2, nvmlDeviceAttributes_t, 9, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8])

@@ -48,10 +48,13 @@ var members = map[string][]string{
 	"nvmlDeviceGetEncoderStats":       {"sessionCount", "averageFps", "averageLatency"},
 	"nvmlDeviceGetBAR1MemoryInfo":     {"total", "free", "used"},
 	"nvmlDeviceGetEccMode":            {"current", "pending"},
+	"nvmlDeviceGetGspFirmwareMode":    {"current", "default"},
+	"nvmlDeviceGetFBCStats":           {"sessionsCount", "averageFPS", "averageLatency"},
 	"nvmlDeviceGetRepairStatus":       {"channel", "tpc"},
 	"nvmlDeviceGetGpuFabricInfoV":     {"status", "clique", "state", "mask", "summary"},
 
 	"nvmlDeviceGetPowerManagementLimitConstraints": {"min", "max"},
+	"nvmlDeviceGetConfComputeProtectedMemoryUsage": {"total", "free", "used"},
 	"nvmlDeviceGetRowRemapperHistogram":            {"max", "high", "partial", "low", "none"},
 	"nvmlDeviceGetSramEccErrorStatus": {
 		"parity", "secded", "", "", "", "", "l2", "sm", "pcie", "mcu", "other", "threshold",
@@ -82,7 +85,7 @@ func Fill(f *fakenvml.File, devices map[metric.Entity]string) (set []Column, res
 				f.Set(device, key, "ull", 3<<8|12)
 				set = append(set, Column{d, i, device, key, 3<<8 | 12})
 			}
-		case d == metric.ClockEvent:
+		case d.Raw == "bit":
 			f.Set(device, d.NVML, clockEventBits)
 			for i := range d.Width() {
 				set = append(set, Column{d, i, device, d.NVML, clockEventBits >> i & 1})
@@ -158,7 +161,7 @@ func Places(d *metric.Def) ([]Place, error) {
 // driver tells by lists, by events, bit by bit or link by link.
 func Special(d *metric.Def) bool {
 	switch d {
-	case metric.ClockEvent, metric.VGPULicensed, metric.NVLinkBER, metric.XidErrors:
+	case metric.ClockEvent, metric.ClockEventKnown, metric.VGPULicensed, metric.NVLinkBER, metric.XidErrors:
 		return true
 	}
 	return d.NVML == "" || strings.Contains(d.NVML, "Process") || strings.Contains(d.NVML, " of each ")

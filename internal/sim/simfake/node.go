@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -30,8 +29,8 @@ type Node struct {
 // NewNode writes the files of the node, as it is at the time, into dir.
 func NewNode(s *sim.Sim, dir string, now time.Time) (*Node, error) {
 	n := &Node{sim: s, dir: dir}
-	if err := os.MkdirAll(n.ProcFS(), 0o755); err != nil {
-		return nil, fmt.Errorf("show a simulated node in %s: %w", dir, err)
+	if err := WriteHost(n.ProcFS()); err != nil {
+		return nil, err
 	}
 	_, err := n.Update(now)
 	return n, err

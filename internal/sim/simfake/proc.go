@@ -44,6 +44,19 @@ func WriteProc(dir string, p *collector.Part) error {
 	return nil
 }
 
+// WriteHost makes dir the procfs of the host, in whose pids the driver counts.
+func WriteHost(dir string) error {
+	dir = filepath.Join(dir, "self", "ns")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("write the simulated procfs: %w", err)
+	}
+	err := os.Symlink("pid:[4026531836]", filepath.Join(dir, "pid"))
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("write the simulated procfs: %w", err)
+	}
+	return nil
+}
+
 // WriteProcess adds one process to the procfs in dir.
 func WriteProcess(dir string, p *collector.Process) error {
 	dir = filepath.Join(dir, strconv.Itoa(p.PID))

@@ -155,13 +155,18 @@ func applyNumbers(f *fakenvml.File, gpu, key string, from collector.Readings, re
 }
 
 func applyReasons(f *fakenvml.File, gpu string, from collector.Readings) {
-	bits := uint64(0)
-	for i := range metric.ClockReason.Values {
-		if from.ValueAt(metric.ClockEvent, i) == 1 {
-			bits |= 1 << i
+	for row, key := range map[*metric.Def]string{
+		metric.ClockEvent:      "nvmlDeviceGetCurrentClocksEventReasons",
+		metric.ClockEventKnown: "nvmlDeviceGetSupportedClocksEventReasons",
+	} {
+		bits := uint64(0)
+		for i := range metric.ClockReason.Values {
+			if from.ValueAt(row, i) == 1 {
+				bits |= 1 << i
+			}
 		}
+		f.Set(gpu, key, bits)
 	}
-	f.Set(gpu, "nvmlDeviceGetCurrentClocksEventReasons", bits)
 }
 
 func applyProcesses(f *fakenvml.File, gpu string, g *collector.GPU, processes []collector.Process) {

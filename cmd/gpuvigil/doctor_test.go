@@ -1,0 +1,81 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// busWith makes a sysfs with GPUs on its PCI bus, each with the driver of that name
+// or, if it is empty, with none.
+func busWith(t *testing.T, drivers ...string) string {
+	t.Helper()
+	sys := t.TempDir()
+	for i, driver := range drivers {
+		dir := filepath.Join(sys, "bus/pci/devices", "0000:"+string(rune('a'+i))+"0:00.0")
+		put(t, filepath.Join(dir, "vendor"), "0x10de\n")
+		put(t, filepath.Join(dir, "class"), "0x030200\n")
+		if driver == "" {
+			continue
+		}
+		if err := os.Symlink("../../../bus/pci/drivers/"+driver, filepath.Join(dir, "driver")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sys
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDoctorOnGPUsWithoutADriver(t *testing.T) {
+	for name, c := range map[string]struct {
+		drivers []string
+		listed  int
+		broken  bool
+		found   string
+	}{
+		"no GPU":                    {nil, 0, false, "none"},
+		"all are listed":            {[]string{"nvidia", "nvidia"}, 2, false, "2 with driver nvidia"},
+		"no driver":                 {[]string{"", ""}, 0, true, "2 with driver none; the NVIDIA driver answers for none of them"},
+		"another driver":            {[]string{"nouveau"}, 0, true, "1 with driver other; the NVIDIA driver answers for none of them"},
+		"a driver that lists none":  {[]string{"nvidia"}, 0, true, "1 with driver nvidia; the NVIDIA driver answers for none of them"},
+		"one did not come up":       {[]string{"nvidia", "nvidia"}, 1, false, "2 with driver nvidia; the driver lists 1"},
+		"given to virtual machines": {[]string{"vfio-pci", "nvgrace-gpu-vfio-pci"}, 0, false, "2 with driver vfio"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := doctorBus(busWith(t, c.drivers...), c.listed)
+			if broken := !d.ok && d.needed; broken != c.broken || d.found != c.found || broken && d.advice == "" {
+				t.Errorf("the doctor says %+v, want it broken: %v, and %q", d, c.broken, c.found)
+			}
+		})
+	}
+	sys := t.TempDir()
+	put(t, filepath.Join(sys, "bus/pci/devices"), "no folder")
+	if d := doctorBus(sys, 0); d.ok || d.needed || !strings.Contains(d.advice, "--path.sysfs") {
+		t.Errorf("of a bus that cannot be read the doctor says %+v, want where to name it", d)
+	}
+}
+
+func TestDoctorOnPIDs(t *testing.T) {
+	proc := t.TempDir()
+	if d := doctorPIDs(proc); d.ok || d.needed || !strings.Contains(d.advice, "hostPID") {
+		t.Errorf("in a pid namespace of its own the doctor says %+v", d)
+	}
+	put(t, filepath.Join(proc, "2", "stat"), "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0\n")
+	if d := doctorPIDs(proc); !d.ok || d.advice != "" {
+		t.Errorf("with the host's /proc the doctor says %+v", d)
+	}
+	put(t, filepath.Join(proc, "2", "stat"), "2 (kthreadd")
+	if d := doctorPIDs(proc); d.ok || !strings.Contains(d.found, "cut short") {
+		t.Errorf("with a broken /proc the doctor says %+v", d)
+	}
+}
