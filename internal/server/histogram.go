@@ -47,11 +47,14 @@ func (e *exposition) classic(l *labels, h collector.Histogram) {
 	if !e.full {
 		h = h.Thin(maxBounds)
 	}
-	count := h.Count()
-	shown := &dto.Histogram{SampleCount: &count, SampleSum: &h.Sum, Bucket: make([]*dto.Bucket, len(h.Bounds))}
-	buckets := make([]dto.Bucket, len(h.Bounds))
+	count, endless := h.Count(), math.Inf(1)
+	shown := &dto.Histogram{SampleCount: &count, SampleSum: &h.Sum, Bucket: make([]*dto.Bucket, len(h.Counts))}
+	buckets := make([]dto.Bucket, len(h.Counts))
 	for i := range buckets {
-		buckets[i].UpperBound, buckets[i].CumulativeCount = &h.Bounds[i], &h.Counts[i]
+		buckets[i].UpperBound, buckets[i].CumulativeCount = &endless, &h.Counts[i]
+		if i < len(h.Bounds) {
+			buckets[i].UpperBound = &h.Bounds[i]
+		}
 		shown.Bucket[i] = &buckets[i]
 	}
 	slot := e.slot[h.Row]

@@ -159,16 +159,19 @@ func (s *Sim) part() *collector.Part {
 		p.Processes = append(p.Processes, g.processes...)
 	}
 	for _, w := range s.workloads {
-		if w.queue != nil {
-			p.Endpoints = append(p.Endpoints, w.endpoint(s.now))
+		for _, v := range w.servers {
+			p.Endpoints = append(p.Endpoints, w.endpoint(v, s.now))
+			p.Targets = append(p.Targets, v.target(s.now, len(w.gpus)))
 		}
 	}
 	slices.SortFunc(p.Endpoints, func(a, b collector.Endpoint) int { return strings.Compare(a.URL, b.URL) })
+	slices.SortFunc(p.Targets, func(a, b collector.Target) int { return strings.Compare(a.URL, b.URL) })
 	return p
 }
 
-func (w *workload) endpoint(now time.Time) collector.Endpoint {
-	e := collector.Endpoint{URL: w.URL, Engine: "vllm", Model: w.Model, Readings: w.queue.observe(now)}
+func (w *workload) endpoint(v *server, now time.Time) collector.Endpoint {
+	e := collector.Endpoint{URL: v.URL, Engine: v.Engine, Model: v.Model}
+	e.Readings, e.Histograms = v.observe(now)
 	for _, g := range w.gpus {
 		e.GPUs = append(e.GPUs, g.uuid)
 	}
@@ -180,10 +183,12 @@ func (w *workload) endpoint(now time.Time) collector.Endpoint {
 // no such server.
 func (s *Sim) QueueTimes(url string) (Histogram, bool) {
 	for _, w := range s.workloads {
-		if w.queue != nil && w.URL == url && w.queue.ready {
-			h := w.queue.hist
-			h.Counts = slices.Clone(h.Counts)
-			return h, true
+		for _, v := range w.servers {
+			if v.URL == url && v.queue.ready {
+				h := v.queue.told.hist[0]
+				h.Counts = slices.Clone(h.Counts)
+				return h, true
+			}
 		}
 	}
 	return Histogram{}, false

@@ -17,6 +17,9 @@ var notOurs = func() map[*metric.Def]bool {
 		metric.AgentCPU: true, metric.AgentRSS: true, metric.AgentPSS: true,
 		metric.FunctionSeconds: true, metric.FunctionCalls: true, metric.FunctionErrors: true,
 		metric.AgentOpenFiles: true, metric.AgentGoroutines: true,
+		// Absent while nothing waits, or the cache does not fill.
+		metric.ServerUtilization: true, metric.QueueConsistency: true, metric.KVCacheTimeToFull: true,
+		metric.TargetFailing: true, // while the page can be read
 	}
 	for _, d := range unsupported {
 		rows[d] = true
@@ -27,6 +30,7 @@ var notOurs = func() map[*metric.Def]bool {
 // firstOnly are rows of which this board and its driver tell the first values only.
 var firstOnly = map[*metric.Def]int{
 	metric.ClockHeld: 3, metric.ECCCorrected: 2, metric.ECCUncorrected: 2, metric.ECCLifetimeCorrected: 2, metric.ECCLifetimeUncorrected: 2,
+	metric.Requests: 3,
 }
 
 // everyReading calls f for each value that an entity of the part should have.
@@ -54,6 +58,9 @@ func everyReading(p *collector.Part, f func(what string, d *metric.Def, v float6
 	}
 	for _, e := range p.Endpoints {
 		visit("endpoint "+e.URL, metric.Endpoint, e.Readings)
+	}
+	for _, t := range p.Targets {
+		visit("target "+t.URL, metric.Target, t.Readings)
 	}
 }
 
@@ -183,6 +190,33 @@ func TestTiersKeepTheirTime(t *testing.T) {
 		if got := p.GPUs[0].SampledAt(tier).Sub(start); got != want {
 			t.Errorf("59 s after a full minute tier %s is of %v, want %v", tier, got, want)
 		}
+	}
+}
+
+// TestDemandFollowsFromTheQueue saturates a server and looks at what follows from
+// its numbers: more arrives than is served, Little's law holds, the cache is full.
+func TestDemandFollowsFromTheQueue(t *testing.T) {
+	s := newSim(t, "saturate")
+	calm := s.Part(start).Endpoints[0]
+	full := s.Part(start.Add(8 * time.Minute)).Endpoints[0]
+	if v := full.Value(metric.ServerUtilization); !(v > 0.9 && v < 1.6) {
+		t.Errorf("a saturated server is used to %v of what it can", v)
+	}
+	if v := full.Value(metric.QueueConsistency); !(v > 0.7 && v < 1.4) {
+		t.Errorf("by Little's law %v times as many wait as should", v)
+	}
+	if a, b := full.Value(metric.ServiceRate), calm.Value(metric.ServiceRate); !(a > b) {
+		t.Errorf("%v requests end each second at the limit, %v before", a, b)
+	}
+	if a, b := full.Value(metric.QueueTimeMean), calm.Value(metric.QueueTimeMean); !(a > 4*b) {
+		t.Errorf("requests wait for %v s at the limit, %v s before", a, b)
+	}
+	if full.Value(metric.EndpointStale) != 0 {
+		t.Error("a server that works is stale")
+	}
+	work := s.Part(start.Add(9 * time.Minute)).Targets[0]
+	if perGPU, perJoule := work.Value(metric.TokensPerGPU), work.Value(metric.TokensPerJoule); !(perGPU > 300 && perGPU < 3000 && perJoule > 0.3 && perJoule < 10) {
+		t.Errorf("%v tokens a second on each GPU, %v a joule", perGPU, perJoule)
 	}
 }
 

@@ -23,9 +23,9 @@ const (
 // workload is a Workload at one instant.
 type workload struct {
 	Workload
-	rng   *rand.Rand
-	gpus  []*gpu
-	queue *queue // of an Inference workload
+	rng     *rand.Rand
+	gpus    []*gpu
+	servers []*server // of an Inference workload
 
 	on      bool    // its entry of the timeline holds: Saturate, Work, Run, Spin
 	level   float64 // of that entry
@@ -79,8 +79,8 @@ func (w *workload) start(s *Sim, since time.Time) {
 			name: name, uid: w.UID, owner: w.Owner, mem: w.Memory,
 		}}
 	}
-	if w.queue != nil {
-		w.queue.open()
+	for _, v := range w.servers {
+		v.queue.open()
 	}
 }
 
@@ -90,8 +90,8 @@ func (w *workload) stop(s *Sim, rest time.Duration) {
 	for _, g := range w.gpus {
 		g.procs = nil
 	}
-	if w.queue != nil {
-		w.queue.close()
+	for _, v := range w.servers {
+		v.queue.close()
 	}
 }
 

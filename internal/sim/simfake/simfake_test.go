@@ -239,7 +239,7 @@ func TestPageReadsAsTheModelSays(t *testing.T) {
 	n := newNode(t, "saturate")
 	server := httptest.NewServer(n)
 	defer server.Close()
-	source, err := inference.New([]inference.Target{{URL: server.URL + "/metrics", Engine: "auto"}}, patience, slog.New(slog.DiscardHandler))
+	source, err := inference.New(inference.Config{Targets: []inference.Target{{URL: server.URL + "/metrics", Engine: "auto"}}, Timeout: patience, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
