@@ -25,7 +25,7 @@ type composer struct {
 
 func newComposer(cfg SamplerConfig) composer {
 	c := composer{node: cfg.Node, tiers: cfg.Tiers, clock: clock{log: cfg.Log}, rows: make(map[metric.Entity][]*metric.Def)}
-	for _, e := range []metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Link, metric.Process, metric.Endpoint, metric.Target, metric.Workload} {
+	for _, e := range []metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Link, metric.Process, metric.Endpoint, metric.Target, metric.Workload, metric.Interface} {
 		c.rows[e] = metric.Of(e)
 	}
 	return c
@@ -187,6 +187,11 @@ func (c *composer) mergeLists(s *Snapshot, inputs []input) {
 	}
 	slices.SortStableFunc(s.Links, func(a, b Link) int {
 		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Number, b.Number))
+	})
+
+	s.Interfaces = mergeEntities(inputs, c.rows[metric.Interface], interfaces)
+	slices.SortStableFunc(s.Interfaces, func(a, b Interface) int {
+		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Port, b.Port))
 	})
 
 	s.Processes = mergeEntities(inputs, c.rows[metric.Process], processes)

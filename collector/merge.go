@@ -25,6 +25,11 @@ type linkKey struct {
 	number int
 }
 
+type interfaceKey struct {
+	device string
+	port   int
+}
+
 type processKey struct {
 	pid       int
 	uuid, mig string
@@ -50,6 +55,17 @@ var links = kind[Link, linkKey]{
 	gpu:      func(l *Link) string { return l.UUID },
 	readings: func(l *Link) *Readings { return &l.Readings },
 	over:     func(_, _ *Link) {},
+}
+
+var interfaces = kind[Interface, interfaceKey]{
+	list:     func(p *Part) []Interface { return p.Interfaces },
+	key:      func(i *Interface) interfaceKey { return interfaceKey{i.Device, i.Port} },
+	readings: func(i *Interface) *Readings { return &i.Readings },
+	over: func(dst, src *Interface) {
+		over(&dst.LinkLayer, src.LinkLayer)
+		over(&dst.State, src.State)
+		over(&dst.PhysicalState, src.PhysicalState)
+	},
 }
 
 var processes = kind[Process, processKey]{
@@ -95,6 +111,8 @@ var workloads = kind[Workload, Owner]{
 		over(&dst.Stage, src.Stage)
 		over(&dst.Critical, src.Critical)
 		overList(&dst.Containers, src.Containers)
+		overList(&dst.Caveats, src.Caveats)
+		overList(&dst.Remotes, src.Remotes)
 	},
 }
 

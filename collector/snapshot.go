@@ -7,6 +7,7 @@ package collector
 
 import (
 	"math"
+	"net/netip"
 	"time"
 
 	"gpuvigil/internal/metric"
@@ -26,18 +27,19 @@ type Snapshot struct {
 	BootID    string    // the kernel's id of that boot; empty if unknown
 	Simulated bool      // the numbers come from a simulator or a recording of one
 
-	Node      Node
-	GPUs      []GPU         // in the order of their index
-	Instances []Instance    // MIG instances, by GPU index, then GI, then CI
-	Links     []Link        // NVLinks, by GPU index, then number; in the full profile only
-	Processes []Process     // one for each (process, GPU), by GPU index, then pid
-	Endpoints []Endpoint    // models of inference servers, by URL, then engine and model
-	Targets   []Target      // their metrics pages, by URL
-	Workloads []Workload    // what each owner runs or was given here, by owner
-	Inventory *Inventory    // what runs on the node; nil if nobody has looked
-	Events    []Event       // what happened since the snapshot before, in order of time
-	SXids     []SXidCount   // errors of the NVSwitches, by switch, code and severity
-	Sources   []SourceState // in the order of the configuration
+	Node       Node
+	GPUs       []GPU         // in the order of their index
+	Instances  []Instance    // MIG instances, by GPU index, then GI, then CI
+	Links      []Link        // NVLinks, by GPU index, then number; in the full profile only
+	Interfaces []Interface   // ports of InfiniBand and RoCE adapters, by device, then port
+	Processes  []Process     // one for each (process, GPU), by GPU index, then pid
+	Endpoints  []Endpoint    // models of inference servers, by URL, then engine and model
+	Targets    []Target      // their metrics pages, by URL
+	Workloads  []Workload    // what each owner runs or was given here, by owner
+	Inventory  *Inventory    // what runs on the node; nil if nobody has looked
+	Events     []Event       // what happened since the snapshot before, in order of time
+	SXids      []SXidCount   // errors of the NVSwitches, by switch, code and severity
+	Sources    []SourceState // in the order of the configuration
 
 	// GPUsBefore is how many GPUs an agent had seen in the last boot before this one
 	// in which it saw any; 0 if there was none.
@@ -135,6 +137,16 @@ type Link struct {
 	Readings
 }
 
+// Interface is one port of an InfiniBand or RoCE adapter.
+type Interface struct {
+	Device        string // mlx5_0
+	Port          int    // from 1
+	LinkLayer     string // InfiniBand, or Ethernet for RoCE
+	State         string // ACTIVE, DOWN, INIT …
+	PhysicalState string // LinkUp, Disabled, Polling …
+	Readings
+}
+
 // Process is one process on one GPU. Name is untrusted: it is what the process
 // calls itself.
 type Process struct {
@@ -211,7 +223,19 @@ type Workload struct {
 	Stage       string // data_preparation, training, fine_tuning, evaluation, inference, notebook; empty if unknown
 	Critical    bool   // its findings are one severity higher
 	Containers  []string
+	Caveats     []Caveat // by fact, then reason
+
+	// Remotes are public addresses that it holds connections to, some of them if there
+	// are many: for the evidence of a finding, and only if the configuration allows
+	// it. They are in no metric, answer or recording.
+	Remotes []netip.Addr
 	Readings
+}
+
+// Caveat says that a fact of a workload is absent or not the whole of it.
+type Caveat struct {
+	Fact   string // one of metric.WorkloadFact
+	Reason string // one of metric.CaveatReason
 }
 
 // Inventory is what runs on the node, as far as it may be looked at. Every text in

@@ -29,20 +29,21 @@ type Source interface {
 // their identity: readings that are not NaN and fields that are not empty win
 // over those of sources earlier in the list.
 type Part struct {
-	Time      time.Time
-	Boot      time.Time
-	BootID    string // see Snapshot; not recorded
-	Simulated bool
-	Node      Node
-	GPUs      []GPU
-	Instances []Instance
-	Links     []Link
-	Processes []Process
-	Endpoints []Endpoint
-	Targets   []Target
-	Workloads []Workload
-	Inventory *Inventory // nil: the source does not tell
-	Events    []Event    // since the part before; each is delivered once
+	Time       time.Time
+	Boot       time.Time
+	BootID     string // see Snapshot; not recorded
+	Simulated  bool
+	Node       Node
+	GPUs       []GPU
+	Instances  []Instance
+	Links      []Link
+	Interfaces []Interface
+	Processes  []Process
+	Endpoints  []Endpoint
+	Targets    []Target
+	Workloads  []Workload
+	Inventory  *Inventory // nil: the source does not tell
+	Events     []Event    // since the part before; each is delivered once
 
 	// Attributions and Allocations are joined to the processes and GPUs that other
 	// sources list. They add none: one that nobody lists is left out.
@@ -66,7 +67,7 @@ type Scheduled struct {
 func (s *Snapshot) Part() *Part {
 	return &Part{
 		Time: s.Time, Boot: s.Boot, Simulated: s.Simulated, Node: s.Node,
-		GPUs: s.GPUs, Instances: s.Instances, Links: s.Links, Processes: s.Processes, Endpoints: s.Endpoints, Targets: s.Targets,
+		GPUs: s.GPUs, Instances: s.Instances, Links: s.Links, Interfaces: s.Interfaces, Processes: s.Processes, Endpoints: s.Endpoints, Targets: s.Targets,
 		Workloads: s.Workloads, Inventory: s.Inventory, Events: s.Events,
 	}
 }

@@ -218,6 +218,9 @@ func TestDaemonSetStarts(t *testing.T) {
 	dir := t.TempDir()
 	args := c.Args
 	for _, m := range c.VolumeMounts {
+		if strings.HasPrefix(m.MountPath, config.Default().Host.SysFS) {
+			continue // is where the agent looks without being told
+		}
 		args = replaced(t, args, "="+m.MountPath, "="+filepath.Join(dir, m.Name))
 	}
 	for name, content := range all["ConfigMap"].Data {

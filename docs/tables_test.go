@@ -84,6 +84,8 @@ func seriesTable() string {
 	source, _ := seriesOf(metric.Source)
 	instance, _ := seriesOf(metric.Instance)
 	endpoint, _ := seriesOf(metric.Endpoint)
+	workload, _ := seriesOf(metric.Workload)
+	port, _ := seriesOf(metric.Interface)
 	budget := fmt.Sprintf("\nA test counts the series of a running agent and fails above %d for a GPU or %d for the host.\n", budgetGPU, budgetHost)
 	return table([]string{"for each", "series", "and one more for each"}, [][]string{
 		{"GPU that reports what any generation can", fmt.Sprint(gpu), "owner; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
@@ -91,6 +93,8 @@ func seriesTable() string {
 		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; rule, receiver and reason in the agent's own counters"},
 		{"source (NVML, host, agent, inference)", fmt.Sprint(source), ""},
 		{"model of an inference server", fmt.Sprint(endpoint), ""},
+		{"owner with a process on a GPU, of at most 32", fmt.Sprint(workload - 1), "fact that is absent, with the reason"},
+		{"port of an InfiniBand or RoCE adapter, of at most 16", fmt.Sprint(port), ""},
 		{"finding that fires", fmt.Sprint(len(metric.Of(metric.Finding))), ""},
 	}) + budget
 }

@@ -21,17 +21,18 @@ type excuses map[string]string
 
 // nowhere is what neither the demo nor a simulated node behind the fake driver has.
 var nowhere = excuses{
-	"vigil_mig_":           "no GPU is in MIG mode",
-	metric.FanSpeed.Name:   "the board has no fan of its own",
-	"vigil_gpu_nvlink5_":   "the board has NVLink 4",
-	"vigil_gpu_retired_":   "the board replaces rows, it does not retire pages",
-	metric.GPUDropped.Name: "the driver returns no value that cannot be",
-	"vigil_nvswitch_":      "no NVSwitch has an error",
+	"vigil_mig_":               "no GPU is in MIG mode",
+	metric.FanSpeed.Name:       "the board has no fan of its own",
+	"vigil_gpu_nvlink5_":       "the board has NVLink 4",
+	"vigil_gpu_retired_":       "the board replaces rows, it does not retire pages",
+	metric.GPUDropped.Name:     "the driver returns no value that cannot be",
+	"vigil_nvswitch_":          "no NVSwitch has an error",
+	metric.MovementErrors.Name: "every file of owners can be read",
 	" unless on (instance) " + metric.OutboxLength.Name: "stands in where no receiver is configured",
 }
 
 // nobodyTells are the panels of what nowhere has.
-var nobodyTells = []string{"overview: NVSwitch errors by code", "overview: How full the MIG instances are"}
+var nobodyTells = []string{"overview: NVSwitch errors by code", "overview: How full the MIG instances are", "movement: Files that could not be read"}
 
 // checkDashboards asks the server everything that the dashboards ask it. Each
 // answer must have data but for the excuses, and each panel one such answer but

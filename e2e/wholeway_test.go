@@ -54,9 +54,14 @@ func TestWholeWay(t *testing.T) {
 	})
 	checkDashboards(t, p, excuses{
 		"vigil_owner_gpu_share_ratio": "no source tells who owns a GPU yet",
+		"vigil_workload_":             "so nobody's data is told",
+		"vigil_interface_":            "this machine has no such adapter",
 		"vigil_kernel_log_":           "this machine's kernel log is not the simulated node's",
 		"vigil_fabric_manager_":       "nor is its fabric manager",
-	}, "overview: Who holds them", "overview: NVSwitch errors", "overview: Kernel log")
+	}, "overview: Who holds them", "overview: NVSwitch errors", "overview: Kernel log",
+		"movement: Owners now", "movement: What is not told, and why", "movement: Disks", "movement: Network", "movement: Addresses that it is connected to",
+		"movement: NFS", "movement: PCIe and NVLink of its GPUs", "movement: CPUs in use", "movement: Throttled", "movement: Memory that stays",
+		"movement: Traffic", "movement: Errors", "movement: Links that went down", "movement: Ports")
 
 	before, err := a.findings()
 	if err != nil {

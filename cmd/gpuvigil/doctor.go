@@ -50,6 +50,7 @@ func addDoctor(app *kingpin.Application) (string, command) {
 		diagnoses = append(diagnoses, doctorBus(c.Host.SysFS, len(driver)-1))
 		diagnoses = append(diagnoses, doctorHost(c)...)
 		diagnoses = append(diagnoses, doctorTiers(c)...)
+		diagnoses = append(diagnoses, doctorMovement(c)...)
 		diagnoses = append(diagnoses, doctorSlack(ctx, c)...)
 		return printDiagnoses(p.out, diagnoses)
 	}

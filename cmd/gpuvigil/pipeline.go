@@ -17,6 +17,7 @@ import (
 	"gpuvigil/collector/child"
 	"gpuvigil/collector/host"
 	"gpuvigil/collector/kernellog"
+	"gpuvigil/collector/movement"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/metric"
@@ -30,8 +31,9 @@ type pipeline struct {
 	cfg       *config.Config
 	log       *slog.Logger
 	demo      *demo
-	driver    *child.Config     // of the child that talks to NVML; nil without NVML
-	logs      *kernellog.Source // nil in a demo
+	driver    *child.Config      // of the child that talks to NVML; nil without NVML
+	logs      *kernellog.Source  // nil in a demo
+	movement  *movement.Movement // nil in a demo, and where it is off
 	sampler   *collector.Sampler
 	engine    *detect.Engine
 	receivers []alerting.Receiver
@@ -104,6 +106,9 @@ func (p *pipeline) inherit(old *pipeline) error {
 	if s := old.sampler.Latest(); s != nil {
 		p.know(s.Known())
 	}
+	if p.movement != nil && old.movement != nil {
+		p.movement.Inherit(old.movement)
+	}
 	state, err := old.engine.Save()
 	if err == nil {
 		err = p.engine.Restore(state)
@@ -123,6 +128,9 @@ func (p *pipeline) run(ctx context.Context) error {
 	err := group.Wait()
 	if p.logs != nil {
 		err = errors.Join(err, p.logs.Close())
+	}
+	if p.movement != nil {
+		err = errors.Join(err, p.movement.Close())
 	}
 	if s := p.sampler.Latest(); s != nil {
 		p.record(s)
@@ -173,6 +181,11 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 		p.logs = kernellog.New(kernellog.Config{Kmsg: p.cfg.Host.Kmsg, Journal: p.cfg.Host.Journal, Fabric: p.cfg.Host.FabricManagerLog,
 			ProcFS: p.cfg.Host.ProcFS, Log: p.log.With("component", kernellog.SourceName)})
 		sources = append(sources, scheduled(p.logs, fast))
+		moving, err := p.moving()
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, moving...)
 		if !p.cfg.NVML.Enabled {
 			break
 		}

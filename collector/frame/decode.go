@@ -72,6 +72,8 @@ func (d *decoder) section(p *collector.Part, id uint64) {
 		p.Targets = records(d, maxTargets, d.vectors(metric.Target), (*decoder).target)
 	case linkSection:
 		p.Links = records(d, maxLinks, d.vectors(metric.Link), (*decoder).link)
+	case interfaceSection:
+		p.Interfaces = records(d, maxLinks, d.vectors(metric.Interface), (*decoder).port)
 	case workloadSection:
 		p.Workloads = records(d, maxWorkloads, d.vectors(metric.Workload), (*decoder).workload)
 	case attributionSection:

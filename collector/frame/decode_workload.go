@@ -8,6 +8,15 @@ func (d *decoder) workload(w *collector.Workload, v vector) {
 	w.Critical = d.uvarint()&flagCritical != 0
 	w.Containers = list(d, func(s *string) { *s = d.str() })
 	w.Readings = d.readings(v)
+	if !d.done() { // else it is a record of an earlier release
+		w.Caveats = list(d, func(c *collector.Caveat) { c.Fact, c.Reason = d.str(), d.str() })
+	}
+}
+
+func (d *decoder) port(i *collector.Interface, v vector) {
+	i.Device, i.Port = d.str(), d.int()
+	i.LinkLayer, i.State, i.PhysicalState = d.str(), d.str(), d.str()
+	i.Readings = d.readings(v)
 }
 
 func (d *decoder) attribution(a *collector.Attribution, _ vector) {

@@ -37,6 +37,7 @@ func (e *encoder) part(p *collector.Part) {
 	e.section(endpointSection, len(p.Endpoints), maxEndpoints, func(i int) { e.endpoint(&p.Endpoints[i]) })
 	e.section(targetSection, len(p.Targets), maxTargets, func(i int) { e.target(&p.Targets[i]) })
 	e.section(linkSection, len(p.Links), maxLinks, func(i int) { e.link(&p.Links[i]) })
+	e.section(interfaceSection, len(p.Interfaces), maxLinks, func(i int) { e.port(&p.Interfaces[i]) })
 	e.section(workloadSection, len(p.Workloads), maxWorkloads, func(i int) { e.workload(&p.Workloads[i]) })
 	e.section(attributionSection, len(p.Attributions), maxProcesses, func(i int) { e.attribution(&p.Attributions[i]) })
 	e.section(allocationSection, len(p.Allocations), maxInstances, func(i int) { e.allocation(&p.Allocations[i]) })

@@ -16,6 +16,20 @@ func (e *encoder) workload(w *collector.Workload) {
 		e.str(c)
 	}
 	e.readings(w.Readings, metric.Workload)
+	e.list(len(w.Caveats))
+	for _, c := range w.Caveats {
+		e.str(c.Fact)
+		e.str(c.Reason)
+	}
+}
+
+func (e *encoder) port(i *collector.Interface) {
+	e.str(i.Device)
+	e.varint(int64(i.Port))
+	e.str(i.LinkLayer)
+	e.str(i.State)
+	e.str(i.PhysicalState)
+	e.readings(i.Readings, metric.Interface)
 }
 
 func (e *encoder) attribution(a *collector.Attribution) {

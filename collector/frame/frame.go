@@ -69,6 +69,7 @@ const (
 	attributionSection
 	allocationSection
 	inventorySection
+	interfaceSection
 	targetSection
 )
 
@@ -101,7 +102,7 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // vectors are the entities of a part that have readings.
-var vectors = [...]metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Process, metric.Endpoint, metric.Target, metric.Link, metric.Workload}
+var vectors = [...]metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Process, metric.Endpoint, metric.Target, metric.Link, metric.Workload, metric.Interface}
 
 // CorruptError is what Reader returns for bytes that cannot be a frame.
 type CorruptError struct {

@@ -65,6 +65,7 @@ func goodNode(t *testing.T) (proc, sys string) {
 		"pressure/cpu":         read(t, "psi-cpu.txt"),
 		"pressure/memory":      read(t, "psi-memory.txt"),
 		"pressure/io":          read(t, "psi-io.txt"),
+		"pressure/irq":         read(t, "psi-irq.txt"),
 		"diskstats":            "259 0 nvme0n1 1 0 8 0 1 0 16 0 0 2000 0 0 0 0 0\n259 1 nvme0n1p1 1 0 8 0 1 0 16 0 0 2000 0 0 0 0 0\n7 0 loop0 1 0 800 0 0 0 0 0 0 0 0 0 0 0 0\n",
 		"1/net/dev":            read(t, "proc-net-dev.txt"),
 		"1/stat":               "1 (init) S 0 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0\n",
@@ -122,7 +123,8 @@ func TestHealthyNode(t *testing.T) {
 		{metric.PressureSome, 0, 15e-6},
 		{metric.PressureSome, 2, 91827.364512},
 		{metric.PressureFull, 2, 88112.233445},
-		{metric.DiskBytes, 0, 8 * 512}, // the whole device once: no partition, no loop
+		{metric.PressureFull, metric.PSIResource.Index("irq"), 8494e-6}, // the one line that there is
+		{metric.DiskBytes, 0, 8 * 512},                                  // the whole device once: no partition, no loop
 		{metric.DiskBytes, 1, 16 * 512},
 		{metric.DiskIOTime, 0, 2},
 		{metric.NetworkBytes, 0, 5000000000}, // ib0 only: no bond, VLAN, veth or lo
@@ -159,6 +161,18 @@ func TestWhatTheKernelDoesNotHaveIsAbsent(t *testing.T) {
 	part := sample(t, h)
 	if part.Node.Has(metric.PressureSome) {
 		t.Error("a kernel without pressure information shows some")
+	}
+
+	proc, sys = goodNode(t)
+	if err := os.Remove(filepath.Join(proc, "pressure", "irq")); err != nil {
+		t.Fatal(err)
+	}
+	if h, err = New(proc, sys); err != nil {
+		t.Fatal(err)
+	}
+	irq := metric.PSIResource.Index("irq")
+	if r := sample(t, h).Node.Readings; !math.IsNaN(r.ValueAt(metric.PressureFull, irq)) || math.IsNaN(r.ValueAt(metric.PressureFull, irq-1)) {
+		t.Error("an older kernel, which does not tell of interrupts, shows their pressure or loses the others'")
 	}
 }
 

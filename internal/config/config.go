@@ -34,6 +34,7 @@ type Config struct {
 	Metrics   Metrics           `yaml:"metrics"`
 	Host      Host              `yaml:"host"`
 	Inference Inference         `yaml:"inference"`
+	Movement  Movement          `yaml:"movement"`
 	Detect    Detect            `yaml:"detect"`
 	Rules     map[rules.ID]Rule `yaml:"rules"`
 	Links     Links             `yaml:"links"`
@@ -168,6 +169,7 @@ func Default() *Config {
 		Metrics:   Metrics{Processes: ProcessSeries{Top: 20}},
 		Host:      Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
 		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
+		Movement:  defaultMovement(),
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),
 			IdleAfter:         Duration(30 * time.Minute),

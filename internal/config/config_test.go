@@ -28,6 +28,7 @@ func TestExampleChangesNothing(t *testing.T) {
 		{"nvml", got.NVML, want.NVML},
 		{"metrics", got.Metrics, want.Metrics},
 		{"host", got.Host, want.Host},
+		{"movement", got.Movement, want.Movement},
 		{"detect", got.Detect, want.Detect},
 		{"inference.interval", got.Inference.Interval, want.Inference.Interval},
 		{"inference.timeout", got.Inference.Timeout, want.Inference.Timeout},

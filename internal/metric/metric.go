@@ -43,41 +43,43 @@ type Entity uint8
 const (
 	Node Entity = iota
 	GPU
-	Instance // a MIG instance
-	Process  // a process on a GPU, or those of one name; no series by default
-	Endpoint // a model of an inference server as seen through its metrics page
-	Latency  // the same in its histograms; has no vector
-	Target   // a metrics page of an inference server
-	Xid      // one Xid code on one GPU
-	Link     // one NVLink of a GPU; sampled in the full profile only
-	Workload // what one owner runs on the node
-	Account  // what one owner has had of one GPU, in one state
-	Source   // a source of samples
-	Agent    // gpuvigil itself
-	Finding  // what the detectors say
-	Option   // a GPU, in what only the configuration switches on; has no vector
+	Instance  // a MIG instance
+	Process   // a process on a GPU, or those of one name; no series by default
+	Endpoint  // a model of an inference server as seen through its metrics page
+	Latency   // the same in its histograms; has no vector
+	Target    // a metrics page of an inference server
+	Xid       // one Xid code on one GPU
+	Link      // one NVLink of a GPU; sampled in the full profile only
+	Workload  // what one owner runs on the node
+	Account   // what one owner has had of one GPU, in one state
+	Interface // one port of an InfiniBand or RoCE adapter
+	Source    // a source of samples
+	Agent     // gpuvigil itself
+	Finding   // what the detectors say
+	Option    // a GPU, in what only the configuration switches on; has no vector
 	entities
 )
 
 var entityLabels = [entities][]string{
-	Node:     {},
-	GPU:      {"gpu", "uuid"},
-	Instance: {"gpu", "uuid", "mig", "profile"},
-	Process:  {"gpu", "uuid", "process"},
-	Endpoint: {"endpoint", "engine", "model"},
-	Latency:  {"endpoint", "engine", "model"},
-	Target:   {"endpoint"},
-	Xid:      {"gpu", "uuid", "xid"},
-	Link:     {"gpu", "uuid", "link"},
-	Workload: {"owner_kind", "owner", "team"},
-	Account:  {"gpu", "uuid", "owner_kind", "owner", "team", "state"},
-	Source:   {"source"},
-	Agent:    {},
-	Finding:  {"rule", "severity", "subject", "cause"},
-	Option:   {"gpu", "uuid"},
+	Node:      {},
+	GPU:       {"gpu", "uuid"},
+	Instance:  {"gpu", "uuid", "mig", "profile"},
+	Process:   {"gpu", "uuid", "process"},
+	Endpoint:  {"endpoint", "engine", "model"},
+	Latency:   {"endpoint", "engine", "model"},
+	Target:    {"endpoint"},
+	Xid:       {"gpu", "uuid", "xid"},
+	Link:      {"gpu", "uuid", "link"},
+	Workload:  {"owner_kind", "owner", "team"},
+	Account:   {"gpu", "uuid", "owner_kind", "owner", "team", "state"},
+	Interface: {"device", "port"},
+	Source:    {"source"},
+	Agent:     {},
+	Finding:   {"rule", "severity", "subject", "cause"},
+	Option:    {"gpu", "uuid"},
 }
 
-var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "latency", "target", "xid", "link", "workload", "account", "source", "agent", "finding", "option"}
+var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "latency", "target", "xid", "link", "workload", "account", "interface", "source", "agent", "finding", "option"}
 
 // String returns the entity's name in lower case.
 func (e Entity) String() string { return entityNames[e] }

@@ -3,7 +3,7 @@ package metric
 // The closed dimensions of node rows.
 var (
 	CPUMode      = &Dimension{Label: "mode", Values: []string{"user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"}}
-	PSIResource  = &Dimension{Label: "resource", Values: []string{"cpu", "memory", "io"}}
+	PSIResource  = &Dimension{Label: "resource", Values: []string{"cpu", "memory", "io", "irq"}}
 	IODirection  = &Dimension{Label: "direction", Values: []string{"read", "write"}}
 	LoadWindow   = &Dimension{Label: "window", Values: []string{"1m", "5m", "15m"}}
 	PCIDriver    = &Dimension{Label: "driver", Values: []string{"nvidia", "vfio", "other", "none"}}
@@ -51,9 +51,9 @@ var (
 		Help: "Swap in use."})
 
 	PressureSome = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_node_pressure_waiting_seconds_total", Dim: PSIResource,
-		Help: "Time in which at least one task waited for the resource (PSI some)."})
+		Help: "Time in which at least one task waited for the resource (PSI some). The kernel does not tell it of irq."})
 	PressureFull = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_node_pressure_stalled_seconds_total", Dim: PSIResource,
-		Help: "Time in which all tasks waited for the resource at once (PSI full)."})
+		Help: "Time in which all tasks waited for the resource at once (PSI full). irq is time that interrupts took from tasks, on newer kernels."})
 
 	DiskBytes = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_node_disk_bytes_total", Dim: IODirection,
 		Help: "Bytes that whole block devices moved; network file systems are not in it."})

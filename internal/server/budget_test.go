@@ -46,7 +46,11 @@ func everything(e metric.Entity, without, two map[*metric.Def]bool) collector.Re
 		if without[d] {
 			continue
 		}
-		for i := range d.Width() {
+		width := d.Width()
+		if d.Dim != nil && d.Dim.Shown > 0 {
+			width = min(width, d.Dim.Shown) // the source tells no more in this profile
+		}
+		for i := range width {
 			if !two[d] || i < 2 {
 				r.SetAt(d, i, max(d.Min, 0))
 			}
@@ -161,7 +165,7 @@ func TestModelKeepsWithinTheBudget(t *testing.T) {
 }
 
 func TestDetailsAreSeriesInTheFullProfileOnly(t *testing.T) {
-	w := fullNode(nil, nil)
+	w := crowd(fullNode(nil, nil), 1, 1)
 	seen := func() map[string]bool {
 		names := map[string]bool{}
 		for _, f := range gather(t, w.server(t)) {

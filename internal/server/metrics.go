@@ -66,6 +66,8 @@ func (s *Server) fill(e *exposition, now time.Time) {
 			e.processes(snap, s.cfg.Processes)
 			e.endpoints(snap)
 			e.sxids(snap)
+			e.workloads(snap)
+			e.interfaces(snap)
 		}
 	}
 	if view != nil {

@@ -91,6 +91,7 @@ type gpu struct {
 	held                 [3]float64 // seconds of the first of metric.HeldReason, which are all that this driver tells
 	moved                [2]float64 // bytes over PCIe, in the order of metric.Direction
 	linked               float64    // bytes over NVLink, each way
+	carried              float64    // the same since the node was made, whatever the driver forgets
 	linkedAt             time.Time  // when it was last told
 	linkedThen           float64
 	bands                bands.GPU
@@ -150,6 +151,7 @@ func (g *gpu) step() {
 	g.moved[0] += g.work.rx
 	g.moved[1] += g.work.tx
 	g.linked += g.work.link
+	g.carried += g.work.link
 
 	target := ambient + thermalResistance*g.resistance*g.trait*g.power
 	g.core += (target - g.core) * (1 - math.Exp(-1/coreLag))

@@ -29,7 +29,8 @@ type host struct {
 	busy, busiest   float64
 	load            [3]float64
 	available       float64
-	some, full      [3]float64 // pressure, seconds by resource
+	some            [3]float64 // pressure, seconds by resource
+	full            [4]float64 // interrupts among them
 	read, write, io float64
 	rx, tx          float64
 	calls, failed   float64
@@ -46,7 +47,7 @@ func newHost(rng *rand.Rand, gpus int, up time.Duration) host {
 	h.read, h.write, h.io = 4.1e14, 1.7e14, 0.2*up.Seconds()
 	h.rx, h.tx = 1.9e13, 6.2e12
 	h.some = [3]float64{0.001 * up.Seconds(), 0, 0.02 * up.Seconds()}
-	h.full = [3]float64{0, 0, 0.006 * up.Seconds()}
+	h.full = [4]float64{0, 0, 0.006 * up.Seconds(), 1e-5 * up.Seconds()}
 	return h
 }
 
@@ -86,6 +87,7 @@ func (h *host) step(w hostWork, gpus []*gpu) {
 	h.available = h.memory*0.93 - processes*(60<<30) - noise(h.rng, 2<<30, 1<<28)
 	h.some[0] += math.Min(1, 0.001+0.3*math.Max(0, h.busy-0.8))
 	h.some[2] += 0.6 * disk
+	h.full[3] += 1e-5
 	h.full[2] += 0.2 * disk
 	h.read += math.Round(read)
 	h.write += math.Round(write)

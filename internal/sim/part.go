@@ -32,6 +32,8 @@ func (s *Sim) observe() {
 		switch metric.Tier(tier) {
 		case metric.Fast:
 			s.observeHost()
+		case metric.Slow:
+			s.observeMovement()
 		case metric.Inventory:
 			s.observeNode()
 		}
@@ -164,6 +166,7 @@ func (s *Sim) part() *collector.Part {
 			p.Targets = append(p.Targets, v.target(s.now, len(w.gpus)))
 		}
 	}
+	s.addMovement(p)
 	slices.SortFunc(p.Endpoints, func(a, b collector.Endpoint) int { return strings.Compare(a.URL, b.URL) })
 	slices.SortFunc(p.Targets, func(a, b collector.Target) int { return strings.Compare(a.URL, b.URL) })
 	return p
@@ -176,22 +179,6 @@ func (w *workload) endpoint(v *server, now time.Time) collector.Endpoint {
 		e.GPUs = append(e.GPUs, g.uuid)
 	}
 	return e
-}
-
-// QueueTimes returns the histogram of queue times of the endpoint with the URL
-// since its server started, as its metrics page has it, and false while there is
-// no such server.
-func (s *Sim) QueueTimes(url string) (Histogram, bool) {
-	for _, w := range s.workloads {
-		for _, v := range w.servers {
-			if v.URL == url && v.queue.ready {
-				h := v.queue.told.hist[0]
-				h.Counts = slices.Clone(h.Counts)
-				return h, true
-			}
-		}
-	}
-	return Histogram{}, false
 }
 
 func percent(ratio float64) float64 { return math.Round(100*math.Min(1, ratio)) / 100 }

@@ -57,6 +57,9 @@ type Sim struct {
 	versions  []collector.Version
 	timeline  []*happening
 	events    []collector.Event // since the last part
+
+	moves []collector.Workload // as of the last time that the tier was sampled
+	ports []collector.Interface
 }
 
 // New returns the node as it is when its scenario begins. It fails if the
@@ -95,6 +98,7 @@ func New(cfg Config) (*Sim, error) {
 		s.observeGPU(g)
 	}
 	s.observeNode()
+	s.observeMovement()
 	return s, nil
 }
 
@@ -150,6 +154,7 @@ func (s *Sim) live() {
 	for _, w := range s.workloads {
 		w.live(s)
 		ask := w.ask(s.now)
+		w.move(ask)
 		asked.cores += ask.cores
 		asked.busiest = math.Max(asked.busiest, ask.busiest)
 		asked.read += ask.read

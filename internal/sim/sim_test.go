@@ -71,6 +71,12 @@ func fingerprint(p *collector.Part) string {
 	for _, t := range p.Targets {
 		vector(t.URL, metric.Target, t.Readings)
 	}
+	for _, w := range p.Workloads {
+		vector(fmt.Sprint(w.Owner, w.Caveats), metric.Workload, w.Readings)
+	}
+	for _, i := range p.Interfaces {
+		vector(fmt.Sprint(i.Device, i.Port, i.State), metric.Interface, i.Readings)
+	}
 	return b.String()
 }
 

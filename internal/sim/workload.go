@@ -26,6 +26,7 @@ type workload struct {
 	rng     *rand.Rand
 	gpus    []*gpu
 	servers []*server // of an Inference workload
+	moved   movement
 
 	on      bool    // its entry of the timeline holds: Saturate, Work, Run, Spin
 	level   float64 // of that entry
