@@ -63,7 +63,7 @@ func llamaCPP() *engine {
 			{row: metric.PromptTokens, from: named("prompt_tokens_total")},
 			{row: metric.GeneratedTokens, from: named("tokens_predicted_total")},
 		},
-		notes: []string{"needs --metrics, and answers late while it computes: give it a longer timeout", "prompt tokens from the cache are not counted in newer builds"},
+		notes: []string{"serves metrics only if it is told to, and answers late while it computes: give it a longer timeout", "prompt tokens from the cache are not counted in newer builds"},
 	}
 }
 

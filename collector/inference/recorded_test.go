@@ -84,10 +84,15 @@ func TestRecordedPages(t *testing.T) {
 			t.Errorf("%s: the target is up=%v", file, up)
 		}
 	}
+	var names []string
 	for _, e := range engines() {
+		names = append(names, e.name)
 		if !covered[e.name] {
 			t.Errorf("engine %s has no recorded page", e.name)
 		}
+	}
+	if fmt.Sprint(names) != fmt.Sprint(metric.Engines) {
+		t.Errorf("the table has the engines %v, the configuration allows %v", names, metric.Engines)
 	}
 }
 

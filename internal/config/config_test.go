@@ -134,6 +134,20 @@ func TestMistakesAreNamed(t *testing.T) {
 	f("alerting:\n  slack:\n  - name: a\n", "found 0 of token_file")
 	f("alerting:\n  slack:\n  - name: a\n    token_env: T\n", "alerting.slack[0].channel: must be given")
 	f("alerting:\n  slack:\n  - {name: a, webhook_url_env: T}\n  - {name: a, webhook_url_env: T}\n", "a second time")
+	// Credentials and trust of targets.
+	target := func(more, want string) {
+		t.Helper()
+		f("inference:\n  targets:\n  - url: https://h/metrics\n"+more, want)
+	}
+	target("    username: u\n", "username: must be given with a password_file or password_env")
+	target("    password_file: p\n", "username: must be given with a password_file or password_env")
+	target("    bearer_token_file: t\n    username: u\n    password_env: P\n", "found 2 of bearer_token_file")
+	target("    username: u\n    password_env: 'no name'\n", "password_env: is not the name of an environment variable")
+	target("    tls: {insecure: true, ca_file: a.pem}\n", "found both insecure and ca_file")
+	target("    tls: {cafile: a.pem}\n", "cafile")
+	target("    model: \"a\\nb\"\n", "model: found control characters")
+	f("inference:\n  targets:\n  - url: http://h/metrics\n    tls: {insecure: true}\n", "tls: is given for a URL that begins with http://")
+	f("inference:\n  targets:\n  - url: http://[::ffff:169.254.169.254]/latest\n", "link-local")
 	// YAML's own traps.
 	f("node: a\nnode: b\n", "node")
 	f("node: *nowhere\n", "alias")
