@@ -148,6 +148,15 @@ func TestWorkByHand(t *testing.T) {
 	w.Set(r, 2)
 	check(t, r, map[*metric.Def]float64{metric.TokensPerGPU: 250, metric.TokensPerJoule: 500.0 / 1200})
 
+	// A page from before the GPUs were read does not make the minute's energy unknown.
+	var early Work
+	r = collector.NewReadings(metric.Target)
+	early.Add(Output{At: noon.Add(-20 * time.Second), Tokens: 0.99e6, Joules: math.NaN()})
+	early.Add(Output{At: noon, Tokens: 1e6, Joules: 5e6, Drawn: noon})
+	early.Add(Output{At: noon.Add(30 * time.Second), Tokens: 1.03e6, Joules: 5.03e6, Drawn: noon.Add(30 * time.Second)})
+	early.Set(r, 1)
+	check(t, r, map[*metric.Def]float64{metric.TokensPerGPU: 800, metric.TokensPerJoule: 1})
+
 	unknown := collector.NewReadings(metric.Target)
 	w.Set(unknown, 0)
 	if unknown.Has(metric.TokensPerGPU) || unknown.Has(metric.TokensPerJoule) {

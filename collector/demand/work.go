@@ -2,6 +2,7 @@ package demand
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"gpuvigil/collector"
@@ -38,15 +39,25 @@ func (w *Work) Set(r collector.Readings, gpus int) {
 	if len(w.outputs) < 2 || gpus == 0 {
 		return
 	}
-	first, last := w.outputs[0], w.outputs[len(w.outputs)-1]
-	rate := (last.Tokens - first.Tokens) / last.At.Sub(first.At).Seconds()
-	if v := rate / float64(gpus); metric.TokensPerGPU.Plausible(v) {
+	last := w.outputs[len(w.outputs)-1]
+	if v := w.outputs[0].rate(last) / float64(gpus); metric.TokensPerGPU.Plausible(v) {
 		r.Set(metric.TokensPerGPU, v)
 	}
+	// The first pages may be older than the first readings of the GPUs.
+	i := slices.IndexFunc(w.outputs, func(o Output) bool { return !math.IsNaN(o.Joules) })
+	if i < 0 {
+		return
+	}
+	first := w.outputs[i]
 	watts := (last.Joules - first.Joules) / last.Drawn.Sub(first.Drawn).Seconds()
-	if v := rate / watts; watts > 0 && metric.TokensPerJoule.Plausible(v) {
+	if v := first.rate(last) / watts; watts > 0 && metric.TokensPerJoule.Plausible(v) {
 		r.Set(metric.TokensPerJoule, v)
 	}
+}
+
+// rate is how many tokens were generated in each second up to the later output.
+func (o Output) rate(later Output) float64 {
+	return (later.Tokens - o.Tokens) / later.At.Sub(o.At).Seconds()
 }
 
 // Joules adds up what the GPUs with the uuids have drawn since their counters

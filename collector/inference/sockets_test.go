@@ -189,11 +189,11 @@ func TestDiscoveryJudges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiscovery(nil)
 		hidden := &target{found: &found{hidden: true}}
-		if err := d.judge(hidden, failing("html", "a page")); err != nil || hidden.found.next.Sub(time.Now()) != againAfter {
-			t.Errorf("a page of something else: %v, asked again in %v", err, hidden.found.next.Sub(time.Now()))
+		if err := d.judge(hidden, failing("html", "a page")); err != nil || time.Until(hidden.found.next) != againAfter {
+			t.Errorf("a page of something else: %v, asked again in %v", err, time.Until(hidden.found.next))
 		}
-		if err := d.judge(hidden, failing("unreachable", "refused")); err != nil || hidden.found.next.Sub(time.Now()) != lookEvery {
-			t.Errorf("a server that starts: %v, asked again in %v", err, hidden.found.next.Sub(time.Now()))
+		if err := d.judge(hidden, failing("unreachable", "refused")); err != nil || time.Until(hidden.found.next) != lookEvery {
+			t.Errorf("a server that starts: %v, asked again in %v", err, time.Until(hidden.found.next))
 		}
 		if err := d.judge(hidden, nil); err != nil || hidden.found.hidden {
 			t.Errorf("a good page: %v, hidden=%v", err, hidden.found.hidden)
