@@ -41,6 +41,8 @@ var bans = []ban{
 		reason: "whoever shows text uses it, so it knows nobody"},
 	{from: []string{"collector/..."}, to: []string{"detect/...", "rules/...", "alerting/...", "dashboards/...", "internal/server", "internal/store", "internal/config"},
 		reason: "a source never knows a detector, nor who reads what it saw"},
+	{from: []string{"collector/inventory"}, to: []string{"os/exec", "net", "net/http", "plugin"}, direct: true,
+		reason: "the inventory reads files: it runs nothing and connects to nobody"},
 	{from: []string{"collector"}, to: []string{"collector/...", elsewhere}, except: []string{"collector"},
 		reason: "the snapshot is what all build on: it knows no single source and no library"},
 	{from: []string{"rules/..."}, to: []string{"..."}, except: []string{"rules/...", "internal/metric"},
@@ -57,10 +59,18 @@ var bans = []ban{
 		reason: "the outbox is the same for every kind of receiver"},
 	{from: []string{"dashboards/..."}, to: []string{"..."}, except: []string{"dashboards/...", "rules/...", "internal/metric"},
 		reason: "a dashboard is made from names alone"},
-	{from: []string{"internal/server"}, to: []string{"..."}, except: []string{"internal/server", "collector", "detect/...", "rules/...", "internal/metric", "internal/text"},
+	{from: []string{"internal/server"}, to: []string{"..."}, except: []string{"internal/server", "collector", "detect/...", "rules/...", "internal/cost", "internal/metric", "internal/text"},
 		reason: "the server shows the last snapshot and view: it samples nothing and notifies nobody"},
 	{from: []string{"internal/store"}, to: []string{"..."}, except: []string{"internal/store", "internal/metric"},
 		reason: "the state file keeps bytes and does not know what they mean"},
+	{from: []string{"internal/price"}, to: []string{"...", elsewhere}, except: []string{"internal/price"},
+		reason: "what a GPU costs does not depend on who asks"},
+	{from: []string{"internal/cost"}, to: []string{"..."}, except: []string{"internal/cost", "collector", "internal/metric"},
+		reason: "amounts are the language of ledger, server and reports, so they know none of them"},
+	{from: []string{"internal/ledger"}, to: []string{"..."}, except: []string{"internal/ledger", "internal/cost", "internal/price", "internal/store", "collector", "detect/stream", "internal/metric", "internal/text"},
+		reason: "the ledger books what snapshots say: live, replayed and in a test it is the same code"},
+	{from: []string{"internal/report"}, to: []string{"..."}, except: []string{"internal/report", "internal/cost", "collector", "internal/metric", "internal/text"},
+		reason: "a report is written from costs, wherever they were read"},
 	{from: []string{"internal/config"}, to: []string{"..."}, except: []string{"internal/config", "rules/...", "internal/metric"},
 		reason: "the configuration is plain data; cmd hands each part to the one that it is for"},
 	{from: []string{"internal/sim"}, to: []string{"..."}, except: []string{"internal/sim", "collector", "collector/bands", "collector/demand", "internal/metric"},
@@ -142,6 +152,9 @@ func TestBansBite(t *testing.T) {
 	f("gpuvigil/collector", "gpuvigil/internal/metric", false)
 	f("gpuvigil/collector", "gpuvigil/collector/host", true)
 	f("gpuvigil/collector/host", "gpuvigil/detect", true)
+	f("gpuvigil/collector/inventory", "os/exec", true)
+	f("gpuvigil/collector/inventory", "net", true)
+	f("gpuvigil/collector/inventory", "net/netip", false)
 	f("gpuvigil/collector/host", "gpuvigil/collector/nvml", true)
 	f("gpuvigil/collector/nvml", "github.com/NVIDIA/go-nvml/pkg/nvml", false)
 	f("gpuvigil/collector/nvml", "net/http", true)
@@ -197,7 +210,7 @@ func match(patterns []string, path string) string {
 			return p
 		case p == "..." && ours:
 			return p
-		case strings.Contains(first, ".") || p == "testing" || first == "net":
+		case strings.Contains(first, ".") || p == "testing" || p == "plugin" || first == "net" || first == "os":
 			if path == tree || open && strings.HasPrefix(path, tree+"/") {
 				return p
 			}
@@ -229,7 +242,7 @@ var deeds = []deed{
 		in: []string{"..."}, except: []string{"cmd/..."},
 		reason: "only the program ends the process; a package returns an error"},
 	{calls: []string{"time.Now", "time.Since", "time.Until", "time.After", "time.AfterFunc", "time.Tick", "time.NewTicker", "time.NewTimer", "time.Sleep"},
-		in: []string{"detect/...", "rules/...", "internal/metric", "dashboards/..."}, except: []string{"detect/engine.go:run"}, // what looking costs is measured by the real clock
+		in: []string{"detect/...", "rules/...", "internal/metric", "dashboards/...", "internal/ledger", "internal/cost", "internal/price"}, except: []string{"detect/engine.go:run"}, // what looking costs is measured by the real clock
 		reason: "time comes only from the snapshot, so that a replay finds what the live run found"},
 	{calls: []string{"rand.Int", "rand.IntN", "rand.Float64", "rand.N", "rand.Perm", "rand.Shuffle"},
 		in:     []string{"detect/...", "rules/...", "internal/sim/..."},

@@ -57,7 +57,9 @@ func event(e collector.Event) string {
 	case collector.FabricEvent:
 		return "fabric manager: " + e.Text
 	case collector.VersionEvent:
-		return fmt.Sprintf("%s %s → %s", e.Component, known(e.From), known(e.To))
+		return fmt.Sprintf("%s %s → %s", e.Component, known(e.From), known(e.To)) + of(e.Owner)
+	case collector.InventoryEvent:
+		return change(e) + of(e.Owner)
 	case collector.GPUAppeared:
 		return e.UUID + " appeared"
 	case collector.GPUGone:
@@ -71,6 +73,42 @@ func event(e collector.Event) string {
 	default:
 		return string(e.Kind) + " " + e.Text
 	}
+}
+
+// change says what came or went. Where data lies is not told: it may be an address,
+// or name somebody.
+func change(e collector.Event) string {
+	from, to := e.From, e.To
+	what := e.Component
+	if what == "dataset" {
+		what = e.Text + " data set"
+		if e.Text != "claim" {
+			from, to = mark(from), mark(to)
+		}
+	}
+	switch {
+	case from == "":
+		return strings.TrimSpace(what+" "+to) + " came"
+	case to == "":
+		return strings.TrimSpace(what+" "+from) + " went"
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s → %s", what, from, to))
+}
+
+// mark is a text that is not shown, but is there.
+func mark(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " "
+}
+
+// of names whose it is that changed.
+func of(o collector.Owner) string {
+	if who := owner(o); who != "" {
+		return " (" + who + ")"
+	}
+	return ""
 }
 
 func known(version string) string {

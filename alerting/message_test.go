@@ -42,6 +42,27 @@ func TestASimulatedMessageSaysSoFirst(t *testing.T) {
 	}
 }
 
+// TestWhatChangedBeforeIsTold holds that a message names what changed, and neither
+// where data lies nor who somebody is.
+func TestWhatChangedBeforeIsTold(t *testing.T) {
+	pod, user := collector.Owner{Kind: "pod", ID: "chat/a", Team: "x"}, collector.Owner{Kind: "user", ID: "ana"}
+	f := func(e collector.Event, want string) {
+		t.Helper()
+		i := example.Incidents()[0]
+		i.Members[0].Before = []collector.Event{e}
+		text := alerting.Render(example.Message(i)).String()
+		if !strings.Contains(text, want) || strings.Contains(text, "10.0.0.1") || strings.Contains(text, "ana") {
+			t.Errorf("%+v is told as, want %q:\n%s", e, want, text)
+		}
+	}
+	f(collector.Event{Kind: collector.VersionEvent, Owner: pod, Component: "vllm", From: "0.10.2", To: "0.11.0"}, "vllm 0.10.2 → 0.11.0 (pod chat/a, team x)")
+	f(collector.Event{Kind: collector.VersionEvent, Owner: user, Component: "torch", From: "1", To: "2"}, "torch 1 → 2 (a user (name withheld))")
+	f(collector.Event{Kind: collector.InventoryEvent, Owner: pod, Component: "image", From: "a:1", To: "a:2"}, "image a:1 → a:2 (pod chat/a, team x)")
+	f(collector.Event{Kind: collector.InventoryEvent, Owner: pod, Component: "api", To: "port 8000", Text: "any"}, "api port 8000 came (pod")
+	f(collector.Event{Kind: collector.InventoryEvent, Owner: pod, Component: "dataset", To: "10.0.0.1:/ana", Text: "nfs"}, "nfs data set came (pod")
+	f(collector.Event{Kind: collector.InventoryEvent, Owner: pod, Component: "dataset", From: "pvc-7", Text: "claim"}, "claim data set pvc-7 went (pod")
+}
+
 func TestAMessageCountsWhatItDoesNotShow(t *testing.T) {
 	i := example.Incidents()[0]
 	peer := i.Members[0]

@@ -20,6 +20,10 @@ type Known struct {
 
 	SXids []SXidCount `json:"sxids,omitempty"` // since that boot
 
+	// Inventory is what the source of it remembers: runtimes without processes are
+	// what owners had who are not here any more. Nil if nobody has looked.
+	Inventory *Inventory `json:"inventory,omitempty"`
+
 	// Log is how far the logs were read of which all events are in a snapshot.
 	Log LogPosition `json:"log"`
 }
@@ -54,7 +58,7 @@ type KnownGPU struct {
 
 // Known returns what the next agent should know.
 func (s *Snapshot) Known() Known {
-	k := Known{Boot: s.Boot, BootID: s.BootID, GPUsBefore: s.GPUsBefore, Versions: s.Node.Versions, SXids: s.SXids, Log: s.Log}
+	k := Known{Boot: s.Boot, BootID: s.BootID, GPUsBefore: s.GPUsBefore, Versions: s.Node.Versions, SXids: s.SXids, Inventory: s.Inventory, Log: s.Log}
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
 		k.GPUs = append(k.GPUs, KnownGPU{Index: g.Index, UUID: g.UUID, Model: g.Model, PCIBusID: g.PCIBusID, Serial: g.Serial, VBIOS: g.VBIOS,
@@ -146,7 +150,7 @@ func (c *composer) versionEvents(now []Version, at time.Time, events []Event) []
 		}
 		from := c.versions[i].Value
 		c.versions[i] = v
-		told := slices.ContainsFunc(events, func(e Event) bool { return e.Kind == VersionEvent && e.Component == v.Component })
+		told := slices.ContainsFunc(events, func(e Event) bool { return e.Kind == VersionEvent && e.Component == v.Component && e.Owner == (Owner{}) })
 		if from != v.Value && !told {
 			events = append(events, Event{Time: at, Kind: VersionEvent, Component: v.Component, From: from, To: v.Value})
 		}

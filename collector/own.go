@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gpuvigil/internal/metric"
 )
@@ -98,4 +99,13 @@ func ownersOf(given []Allocation, processes []Process, uuid, mig string, named [
 
 func compareOwners(a, b Owner) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Team, b.Team))
+}
+
+// services are processes that have a context on GPUs without using them for work.
+var services = []string{"nvidia-cuda-mps", "nvidia-persistenced", "nv-hostengine", "dcgm-exporter", "Xorg", "gpuvigil"}
+
+// Service reports whether the process has a context on GPUs without using them for
+// anybody's work.
+func (p *Process) Service() bool {
+	return slices.ContainsFunc(services, func(s string) bool { return strings.HasPrefix(p.Name, s) })
 }

@@ -241,11 +241,19 @@ type Caveat struct {
 // Inventory is what runs on the node, as far as it may be looked at. Every text in
 // it is untrusted.
 type Inventory struct {
-	At       time.Time // when it was taken; zero if never
-	Runtimes []Runtime // by owner, component, version
-	Images   []Image   // by owner, container
-	Datasets []Dataset // by owner, source, mount
-	APIs     []API     // by port, owner
+	At       time.Time `json:"at"`                 // when it was taken; zero if never
+	Runtimes []Runtime `json:"runtimes,omitempty"` // by owner, component, version
+	Images   []Image   `json:"images,omitempty"`   // by owner, container
+	Datasets []Dataset `json:"datasets,omitempty"` // by owner, kind, source, mount
+	APIs     []API     `json:"apis,omitempty"`     // by port, owner, model
+	Unread   []Unread  `json:"unread,omitempty"`   // processes of which not all could be read, by reason
+	Absent   []string  `json:"absent,omitempty"`   // what cannot be told here, and why
+}
+
+// Unread is how many processes could not be read for one reason.
+type Unread struct {
+	Reason    string `json:"reason"` // one of metric.UnreadReason
+	Processes int    `json:"processes"`
 }
 
 // Runtime is a library that processes of an owner have loaded.
@@ -264,7 +272,8 @@ type Image struct {
 	Digest    string `json:"digest,omitempty"`
 }
 
-// Dataset is data that an owner has mounted.
+// Dataset is data that an owner has mounted. With the empty owner it is mounted on
+// the node for everybody.
 type Dataset struct {
 	Owner  Owner  `json:"owner"`
 	Kind   string `json:"kind"`   // claim, nfs, lustre, bucket, fuse, ceph, gpfs …
@@ -276,22 +285,11 @@ type Dataset struct {
 type API struct {
 	Owner    Owner  `json:"owner"`
 	Port     int    `json:"port"`
-	Scope    string `json:"scope"` // loopback, private, public, any
+	Scope    string `json:"scope,omitempty"` // loopback, private, public, any; empty if unknown
 	TLS      *bool  `json:"tls,omitempty"`
 	Engine   string `json:"engine,omitempty"`
 	Model    string `json:"model,omitempty"`
 	Approved *bool  `json:"approved,omitempty"` // nil without a list of approved models
-}
-
-// Account is what one owner has had of one GPU since the ledger began, in one
-// state. The ledger makes it from snapshots; it is in none.
-type Account struct {
-	GPU   int
-	UUID  string
-	Model string
-	Owner Owner
-	State string // one of metric.GPUState
-	Readings
 }
 
 // XidCount is how often an Xid code has fallen on a GPU: in a source's part since

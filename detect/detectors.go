@@ -17,6 +17,7 @@ type DetectorConfig struct {
 	Idle      IdleConfig
 	Version   VersionConfig
 	Xid       XidConfig
+	Lost      LostConfig
 	SXid      SXidConfig
 }
 
@@ -24,6 +25,7 @@ type DetectorConfig struct {
 func Detectors(cfg DetectorConfig) []Detector {
 	return []Detector{
 		NewXid(cfg.Xid),
+		NewLost(cfg.Lost),
 		NewSXid(cfg.SXid),
 		NewSaturated(cfg.Saturated),
 		NewIdle(cfg.Idle),
@@ -67,17 +69,6 @@ func gpuSubject(uuid string) Subject { return Subject{Kind: "gpu", ID: uuid} }
 func isNotebook(name string) bool {
 	for _, word := range []string{"jupyter", "ipykernel", "notebook"} {
 		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
-}
-
-// isService reports whether a process has a context on GPUs without using them
-// for anybody: it makes no GPU held.
-func isService(name string) bool {
-	for _, service := range []string{"nvidia-cuda-mps", "nvidia-persistenced", "nv-hostengine", "dcgm-exporter", "Xorg", "gpuvigil"} {
-		if strings.HasPrefix(name, service) {
 			return true
 		}
 	}

@@ -310,6 +310,37 @@ func TestEventsBefore(t *testing.T) {
 	}
 }
 
+// TestChangesOfOthersAreNotTold has three owners change something just before one's
+// GPU is in trouble.
+func TestChangesOfOthersAreNotTold(t *testing.T) {
+	mine, other := collector.Owner{Kind: "pod", ID: "a/b", Team: "x"}, collector.Owner{Kind: "job", ID: "1"}
+	change := func(o collector.Owner) collector.Event {
+		return collector.Event{Time: day, Kind: collector.VersionEvent, Owner: o, Component: "vllm", From: "1", To: "2"}
+	}
+	f := func(o Observation, want ...collector.Owner) {
+		t.Helper()
+		rule := testRule("r")
+		rule.For = 0
+		e := NewEngine(Config{}, []Detector{&script{rule, func(_ *collector.Snapshot, report func(Observation)) { report(o) }}})
+		e.Observe(&collector.Snapshot{Time: day.Add(time.Second), Events: []collector.Event{change(mine), change(other), change(collector.Owner{})}})
+		if changes := e.Changes(); len(changes) != 3 {
+			t.Errorf("of three changes %d are listed", len(changes))
+		}
+		var got []collector.Owner
+		for _, ev := range e.View().Findings[0].Before {
+			got = append(got, ev.Owner)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("before a finding about %v of %v these are told to have changed something (-want +got):\n%s", o.Subject, o.Owner, diff)
+		}
+	}
+	gpu := Subject{"gpu", "GPU-0"}
+	f(Observation{Subject: gpu, Score: 1}, collector.Owner{})
+	f(Observation{Subject: gpu, Score: 1, Owner: collector.Owner{Kind: "pod", ID: "a/b"}}, mine, collector.Owner{})
+	f(Observation{Subject: gpu, Score: 1, GPU: &collector.GPU{Owners: []collector.Owner{other, mine}}}, mine, other, collector.Owner{})
+	f(Observation{Subject: Subject{"node", "n"}, Score: 1}, mine, other, collector.Owner{})
+}
+
 func TestConditionIsAStateOfItsOwn(t *testing.T) {
 	rule := testRule("r")
 	rule.State = true

@@ -193,6 +193,28 @@ func (e *Engine) History(of Subject) []History {
 	return out
 }
 
+// concerns reports whether what an owner changed may have to do with what was
+// observed: it is about the owner, about a GPU of its, or about the node.
+func (o *Observation) concerns(owner collector.Owner) bool {
+	is := func(other collector.Owner) bool { return other.Kind == owner.Kind && other.ID == owner.ID }
+	return owner == (collector.Owner{}) || o.Subject.Kind == "node" || is(o.Owner) || o.GPU != nil && slices.ContainsFunc(o.GPU.Owners, is)
+}
+
+// Changes returns the last changes of versions and of what runs on the node, oldest
+// first: at most 64.
+func (e *Engine) Changes() []collector.Event {
+	const most = 64
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []collector.Event
+	for _, ev := range e.events.events {
+		if ev.Kind == collector.VersionEvent || ev.Kind == collector.InventoryEvent {
+			out = append(out, ev)
+		}
+	}
+	return out[max(len(out)-most, 0):]
+}
+
 // eventLog keeps the newest events, oldest first.
 type eventLog struct{ events []collector.Event }
 
@@ -207,12 +229,13 @@ func (l *eventLog) add(events []collector.Event) {
 }
 
 // before returns the newest events of the ten minutes before a finding began, of
-// the whole node: what broke one GPU often shows on another first. What happened
-// at its very beginning is the finding itself.
-func (l *eventLog) before(since time.Time) []collector.Event {
+// the whole node: what broke one GPU often shows on another first. Of what one
+// owner changed only findings about that owner are told. What happened at its very
+// beginning is the finding itself.
+func (l *eventLog) before(since time.Time, o *Observation) []collector.Event {
 	var out []collector.Event
 	for _, ev := range l.events {
-		if ev.Time.Before(since) && since.Sub(ev.Time) <= lookBack {
+		if ev.Time.Before(since) && since.Sub(ev.Time) <= lookBack && o.concerns(ev.Owner) {
 			out = append(out, ev)
 		}
 	}

@@ -159,7 +159,7 @@ func (d *Idle) list(s *collector.Snapshot) {
 		st := d.gpus[p.UUID]
 		switch {
 		case st == nil:
-		case isService(p.Name):
+		case p.Service():
 			services++
 		default:
 			st.listed++

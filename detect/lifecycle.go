@@ -107,7 +107,7 @@ func (e *Engine) begin(t *tracked, o *Observation) {
 		Rule: t.Rule, Subject: t.Subject, Cause: t.Cause, State: Pending,
 		Since: since, LastSeen: e.now, Score: o.Score, Flaps: t.Flaps,
 		Node: e.node(), GPUIndex: -1, Simulated: e.snapshot.Simulated,
-		Before: e.events.before(since),
+		Before: e.events.before(since, o),
 	}
 	t.worse, t.incident = false, nil
 }
@@ -218,7 +218,8 @@ func (e *Engine) resolve(t *tracked, why string) {
 	e.changed = true
 }
 
-// block lists the subjects on which this rule's findings hide others.
+// block lists the subjects on which this rule's findings hide others, with their
+// severity.
 func (w *watcher) block() {
 	if !w.hides {
 		return
@@ -226,14 +227,14 @@ func (w *watcher) block() {
 	clear(w.blocked)
 	for _, t := range w.order {
 		if t.State == Firing && t.Severity >= rules.Ticket {
-			w.blocked[t.Subject] = struct{}{}
+			w.blocked[t.Subject] = max(w.blocked[t.Subject], t.Severity)
 		}
 	}
 }
 
 func (w *watcher) hidden(t *tracked) bool {
 	for _, h := range w.hiders {
-		if _, ok := h.blocked[t.Subject]; ok {
+		if s, ok := h.blocked[t.Subject]; ok && s >= t.Severity {
 			return true
 		}
 	}

@@ -68,7 +68,7 @@ func TestCauseHidesItsConsequence(t *testing.T) {
 	}
 	scores["cause"] = 2
 	run(10 * time.Second)
-	if got := state(); !strings.HasPrefix(got, "cause firing ; effect pending ; effect resolved hidden") {
+	if got := state(); !strings.HasPrefix(got, "cause firing ; effect resolved hidden") {
 		t.Fatalf("with the cause: %s", got)
 	}
 	scores["cause"] = 0

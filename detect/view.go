@@ -17,7 +17,7 @@ const (
 // keep it and share it.
 type View struct {
 	Time       time.Time   // of the newest snapshot; zero before the first
-	Findings   []Finding   // firing, then pending, then resolved in the last day; the worst first
+	Findings   []Finding   // firing, then pending that nothing hides, then resolved in the last day; the worst first
 	Incidents  []Incident  // open, then resolved in the last day; the newest first
 	Conditions []Condition // of rules with Rule.State, by rule in the order of the detectors
 
@@ -65,7 +65,7 @@ func (e *Engine) build(v *View) {
 	e.finished = slices.Delete(e.finished, 0, drop)
 	for _, w := range e.watchers {
 		for _, t := range w.order {
-			if t.State == Resolved {
+			if t.State == Resolved || t.State == Pending && w.hidden(t) {
 				continue
 			}
 			v.Findings = append(v.Findings, t.Finding)

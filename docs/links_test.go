@@ -116,7 +116,7 @@ func TestFlagsExist(t *testing.T) {
 	known := help(t)
 	for _, c := range commands(t) {
 		if c[0] != "help" {
-			known += help(t, c[0])
+			known += help(t, strings.Fields(c[0])...)
 		}
 	}
 	for _, page := range pages(t) {

@@ -59,6 +59,16 @@ func alertTable(t *testing.T) string {
 	return table([]string{"rule", "expression", "severity", "what it means"}, rows)
 }
 
+// infos counts the entity's info rows: they have a series for each thing, or none.
+func infos(e metric.Entity) (n int) {
+	for _, d := range metric.Of(e) {
+		if d.Kind == metric.Info {
+			n++
+		}
+	}
+	return n
+}
+
 // seriesOf counts the series that one entity has when every reading is reported.
 // What is open-ended (an owner, an Xid code) is told apart.
 func seriesOf(e metric.Entity) (fixed, open int) {
@@ -90,17 +100,24 @@ func seriesTable() string {
 	endpoint, _ := seriesOf(metric.Endpoint)
 	latency, _ := seriesOf(metric.Latency)
 	target := len(metric.Of(metric.Target)) - 1 // without the reasons
+	account := 0
+	for _, d := range metric.Of(metric.Account) {
+		if !d.Detail {
+			account++
+		}
+	}
 	workload, _ := seriesOf(metric.Workload)
 	port, _ := seriesOf(metric.Interface)
-	budget := fmt.Sprintf("\nA test counts the series of a running agent and fails above %d for a GPU or %d for the host.\n", budgetGPU, budgetHost)
+	budget := fmt.Sprintf("\nA test counts the series of a running agent and fails above %d for a GPU, %d for the host or %d for a model.\n", budgetGPU, budgetHost, budgetModel)
 	return table([]string{"for each", "series", "and one more for each"}, [][]string{
-		{"GPU that reports what any generation can", fmt.Sprint(gpu), "owner; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
+		{"GPU that reports what any generation can", fmt.Sprint(gpu), "owner; price; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
 		{"MIG instance", fmt.Sprint(instance), ""},
-		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; rule, receiver and reason in the agent's own counters"},
+		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; image, data set, port and, if they are looked at, library of an owner; three for each owner and model of GPU; budget of a team; rule, receiver and reason in the agent's own counters"},
 		{"source (NVML, host, agent, inference)", fmt.Sprint(source), ""},
 		{"model of an inference server, of at most 64 of a page", fmt.Sprint(endpoint), fmt.Sprintf("bucket of its %d histograms, of at most 15 each; a model that tells all of it has fewer than %d series", latency, budgetModel)},
 		{"metrics page of inference servers", fmt.Sprint(target), "reason why it cannot be read"},
-		{"owner with a process on a GPU, of at most 32", fmt.Sprint(workload - 1), "fact that is absent, with the reason"},
+		{"owner of a GPU, for each state that he had of it within the hour", fmt.Sprint(account), ""},
+		{"owner with a process on a GPU, of at most 32", fmt.Sprint(workload - infos(metric.Workload)), "fact that is absent, with the reason"},
 		{"port of an InfiniBand or RoCE adapter, of at most 16", fmt.Sprint(port), ""},
 		{"finding that fires", fmt.Sprint(len(metric.Of(metric.Finding))), ""},
 	}) + budget

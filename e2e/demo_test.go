@@ -13,6 +13,7 @@ import (
 	"gpuvigil/alerting"
 	"gpuvigil/alerting/slack/slacktest"
 	"gpuvigil/detect"
+	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
 
@@ -122,6 +123,7 @@ func TestDemo(t *testing.T) {
 	}
 	t.Run("page", d.page)
 	t.Run("terminal", d.terminal)
+	t.Run("costs", d.costs)
 	t.Run("slack", d.messages)
 	t.Run("dashboards", d.dashboards)
 }
@@ -159,6 +161,28 @@ func (d *demo) terminal(t *testing.T) {
 	}
 	if code, said = d.agent.ask(t, "why", "job:slurm/1"); code != 3 || !strings.Contains(said, "slurm/4711") {
 		t.Errorf("gpuvigil why of a job that nobody knows exits %d, want 3, and says, without naming those that are known:\n%s", code, said)
+	}
+}
+
+// costs are there at once, of the two hours that the demo has behind it.
+func (d *demo) costs(t *testing.T) {
+	m := d.agent.must(t)
+	for _, state := range []string{"busy", "idle_held", "held_without_process", "free", "unavailable"} {
+		if got := m.sum(metric.OwnerCost.Name, "state", state, "currency", "USD"); !(got > 0) {
+			t.Errorf("when the demo is ready, GPUs that were %s have cost %v", state, got)
+		}
+	}
+	if err := errors.Join(m.expect(0, metric.PriceMissing.Name, "gpu", "0"), m.expect(3.85, metric.PricePerHour.Name, "gpu", "0", "currency", "USD")); err != nil {
+		t.Error(err)
+	}
+	for _, by := range []string{"team", "job", "model", "gpu"} {
+		code, said := d.agent.ask(t, "report", "cost", "--local", "--since=all", "--by="+by)
+		if code != 0 || !containsAll(said, []string{"SIMULATED", "Busy: SM activity of 5 %", "Nebius", "as of 2026-09-25", "TOTAL"}) {
+			t.Errorf("gpuvigil report cost by %s exits %d and says:\n%s", by, code, said)
+		}
+	}
+	if code, said := d.agent.ask(t, "report", "cost", "--local", "--since=30d"); code == 0 || !strings.Contains(said, "--since=all") {
+		t.Errorf("a report of 30 days, of which there are two hours, exits %d and says:\n%s", code, said)
 	}
 }
 

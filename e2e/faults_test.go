@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"gpuvigil/collector/child"
+	"gpuvigil/detect"
 	"gpuvigil/internal/fakenvml"
 )
 
@@ -109,7 +110,7 @@ func testMissingSymbol(t *testing.T) {
 func testLost(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, 4)
-	a := d.start(options{})
+	a := d.start(options{config: quick + "rules: {gpu_lost: {for: 2s, hold: 2s}}\n"})
 	a.ready(t)
 	a.awaits(t, "all GPUs are present", power(0, 1, 2, 3))
 	d.Fault(fakenvml.GPU(1), fakenvml.Every, fakenvml.Error(gpuIsLost))
@@ -118,11 +119,16 @@ func testLost(t *testing.T) {
 		return errors.Join(m.expect(0, "vigil_gpu_present", "gpu", "1"), m.expect(1, "vigil_gpu_present", "gpu", "2"),
 			m.absent("vigil_gpu_power_draw_watts", "gpu", "1"), power(0, 2, 3)(m))
 	})
+	eventually(t, "the lost GPU is a finding, without an Xid error", func() error { return a.finding("gone", detect.Firing) })
+	if code, said := a.ask(t, "status"); code != 2 || !strings.Contains(said, "GPU lost") {
+		t.Errorf("gpuvigil status exits %d and does not say that a GPU is lost:\n%s", code, said)
+	}
 	d.Clear(fakenvml.GPU(1), fakenvml.Every)
 	d.show()
 	a.awaits(t, "the GPU is present when it answers again, under its old index", func(m metrics) error {
 		return errors.Join(m.expect(1, "vigil_gpu_present", "gpu", "1"), power(0, 1, 2, 3)(m))
 	})
+	eventually(t, "the finding ends once the GPU answers again", func() error { return a.finding("gone", detect.Resolved) })
 }
 
 // When nothing answers any more a new child is tried, once for all GPUs.

@@ -12,6 +12,7 @@ import (
 // The rules of the book.
 const (
 	IDXid            ID = "xid"
+	IDGPULost        ID = "gpu_lost"
 	IDSXid           ID = "sxid"
 	IDSaturatedGPU   ID = "saturated_gpu"
 	IDIdleGPU        ID = "idle_gpu"
@@ -34,6 +35,23 @@ var book = []*Rule{
 		Hardware: true,
 		Watch:    []*metric.Def{metric.Temperature, metric.MemoryTemperature, metric.PowerDraw, metric.Utilization, metric.GPUsSeen},
 		Runbook:  "xid",
+	},
+	{
+		ID:       IDGPULost,
+		Title:    "GPU lost",
+		Severity: Page,
+		Meaning: "The driver no longer answers for a GPU, never did although it lists it, or hangs in a call on it, while it answers otherwise; " +
+			"the work on a lost GPU has stopped, and often the whole job. If all GPUs fall silent at once, the driver is suspected, or the agent that asks it, and one finding about the node says so. " +
+			"An Xid error of the same GPU that is as urgent tells of it instead.",
+		Action:   "Drain the node and power-cycle it; the second time in 30 days, have the GPU replaced.",
+		Unit:     "GPUs",
+		For:      2 * time.Minute,
+		Hold:     5 * time.Minute,
+		Pages:    true,
+		Hardware: true,
+		HiddenBy: []ID{IDXid},
+		Watch:    []*metric.Def{metric.Temperature, metric.PowerDraw, metric.GPUsSeen},
+		Runbook:  "gpu_lost",
 	},
 	{
 		ID:       IDSXid,
@@ -60,7 +78,7 @@ var book = []*Rule{
 		For:    5 * time.Minute,
 		Hold:   5 * time.Minute,
 		// A lost or broken GPU explains the queue better than its load does.
-		HiddenBy: []ID{IDXid},
+		HiddenBy: []ID{IDXid, IDGPULost},
 		State:    true,
 		Watch: []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.CPUBusy, metric.CPUBusiest,
 			metric.RequestsWaiting, metric.QueueTimeP95, metric.KVCacheUsage},
@@ -75,7 +93,7 @@ var book = []*Rule{
 		Action:   "Ask the holder to release the GPU, or to find out what the job waits for.",
 		Unit:     "seconds",
 		Hold:     5 * time.Minute,
-		HiddenBy: []ID{IDXid},
+		HiddenBy: []ID{IDXid, IDGPULost},
 		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed},
 		Runbook:  "idle_gpu",
 	},

@@ -69,7 +69,8 @@ type Rule struct {
 	Hardware bool
 
 	// HiddenBy names rules whose finding on the same subject is the cause of this
-	// one: while it fires as a ticket or a page, this one stays silent.
+	// one: while it fires as a ticket or a page, and is no less urgent, this one stays
+	// silent.
 	HiddenBy []ID
 
 	// State says that the rule is also exported as a condition metric, whether or

@@ -25,6 +25,7 @@ import (
 	"gpuvigil/collector"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
+	"gpuvigil/internal/ledger"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
 	"gpuvigil/internal/store"
@@ -43,6 +44,7 @@ type agent struct {
 	log      *slog.Logger
 	outbox   *alerting.Outbox
 	recorder *recorder
+	ledger   *ledger.Ledger
 	driver   driver
 
 	pipeline atomic.Pointer[pipeline]
@@ -92,7 +94,14 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 	if a.outbox, err = alerting.NewOutbox(st, alerting.OutboxConfig{Node: cfg.Node, Log: p.log}); err != nil {
 		return err
 	}
-	a.recorder = &recorder{store: st, outbox: a.outbox, log: p.log, wake: make(chan struct{}, 1)}
+	accounts, err := ledgerConfig(cfg, p.log)
+	if err != nil {
+		return err
+	}
+	if a.ledger, err = ledger.New(st, accounts); err != nil {
+		return err
+	}
+	a.recorder = &recorder{store: st, outbox: a.outbox, ledger: a.ledger, log: p.log, wake: make(chan struct{}, 1)}
 	first, err := a.build(cfg)
 	if err != nil {
 		return err
@@ -125,6 +134,9 @@ func (a *agent) load() (*config.Config, error) {
 	cfg, err := a.flags.load(host)
 	if err != nil {
 		return nil, err
+	}
+	if a.demo != nil {
+		a.demo.furnish(cfg)
 	}
 	return cfg, checkSecrets(cfg)
 }
@@ -260,6 +272,9 @@ func (a *agent) serverConfig(web *webConfig, cfg *config.Config) server.Config {
 		Snapshot:      func() *collector.Snapshot { return a.pipeline.Load().sampler.Latest() },
 		View:          func() *detect.View { return a.pipeline.Load().engine.View() },
 		History:       func(s detect.Subject) []detect.History { return a.pipeline.Load().engine.History(s) },
+		Changes:       func() []collector.Event { return a.pipeline.Load().engine.Changes() },
+		Booked:        a.ledger.Export,
+		Costs:         a.ledger.Costs,
 		Release:       a.driver.release,
 		ReleasedUntil: a.driver.releasedUntil,
 		Version:       server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},

@@ -28,6 +28,9 @@ func addCheck(app *kingpin.Application) (string, command) {
 		if err := checkSecrets(c); err != nil {
 			return err
 		}
+		if _, err := priceBook(c); err != nil {
+			return err
+		}
 		_, err = fmt.Fprintf(p.out, "%s is valid: %d inference targets, %d Slack receivers\n", *file, len(c.Inference.Targets), len(c.Alerting.Slack))
 		return err
 	}

@@ -42,6 +42,23 @@ func (d *demo) start(cfg *config.Config) error {
 	return nil
 }
 
+// furnish makes up what the configuration leaves open about money, so that nothing of
+// the demo stays empty.
+func (d *demo) furnish(cfg *config.Config) {
+	currency := "USD"
+	if len(cfg.Prices.Own) > 0 {
+		currency = cfg.Prices.Own[0].Currency
+	}
+	if e := &cfg.Energy; len(e.Prices()) == 0 && len(e.Carbons()) == 0 && e.Currency == "" {
+		price, carbon := 0.21, 380.0
+		e.PerKWh, e.Carbon, e.Currency, e.PUE = &price, &carbon, currency, 1.3
+	}
+	if len(cfg.Budgets) == 0 {
+		month := 12000.0
+		cfg.Budgets = []config.Budget{{Team: "nlp", PerMonth: &month, Currency: currency}}
+	}
+}
+
 // replay puts the scenario's past through the engine, so that findings, habits
 // and the page are full at once. Of the incidents only those that are still open
 // are told: what came and went in the past is nobody's business.
@@ -56,6 +73,7 @@ func (d *demo) replay(p *pipeline) {
 	for part := range d.node.Prelude(preludeStep) {
 		last = past.Snapshot(part)
 		p.engine.Observe(last)
+		p.ledger.Observe(last)
 	}
 	if last != nil {
 		p.sampler.Know(last.Known())
@@ -67,4 +85,7 @@ func (d *demo) replay(p *pipeline) {
 		}
 	}
 	p.outbox.Take(open)
+	if last != nil {
+		p.record(last) // the scrape page shows of costs what is written
+	}
 }

@@ -200,11 +200,26 @@ func doctorTiers(c *config.Config) []diagnosis {
 	}
 	tier1 := access("tier 1: kubelet pod-resources", "/var/lib/kubelet/pod-resources", unix.R_OK|unix.X_OK, "mount this directory to name the pod that was given each GPU")
 	tier2 := kernelLog(c.Host.Kmsg)
-	tier3 := diagnosis{what: "tier 3: ptrace-level reads", found: "off; libraries and I/O of other users' processes stay unknown", advice: "give CAP_SYS_PTRACE only if you want them"}
-	if _, err := os.ReadFile("/proc/1/io"); err == nil {
-		tier3.ok, tier3.found, tier3.advice = true, "this user can read other users' processes", ""
+	return []diagnosis{tier0, tier1, tier2, doctorTracing(c)}
+}
+
+// doctorTracing tells whether other users' processes may be looked into, which takes
+// both the right and the wish to.
+func doctorTracing(c *config.Config) diagnosis {
+	const buys = "which libraries and frameworks GPU processes have loaded, with versions; the ports at which they listen; their I/O"
+	d := diagnosis{what: "tier 3: ptrace-level reads"}
+	_, err := os.ReadFile(filepath.Join(c.Host.ProcFS, "1", "io"))
+	switch wanted := c.Inventory.Runtimes; {
+	case err == nil && wanted:
+		d.ok, d.found = true, "this user can read other users' processes, and does (inventory.runtimes)"
+	case err == nil:
+		d.found, d.advice = "this user could read other users' processes, but inventory.runtimes is off", "set inventory.runtimes: true to see "+buys
+	case wanted:
+		d.found, d.advice = "inventory.runtimes is on, but without CAP_SYS_PTRACE only this user's own processes are read", "give CAP_SYS_PTRACE to see of all: "+buys
+	default:
+		d.found, d.advice = "off", "give CAP_SYS_PTRACE and set inventory.runtimes: true only if you want to see "+buys
 	}
-	return []diagnosis{tier0, tier1, tier2, tier3}
+	return d
 }
 
 // kernelLog opens the log, as the agent does: the right to read the file is not

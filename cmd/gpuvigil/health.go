@@ -119,7 +119,11 @@ func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 			v.unknown = append(v.unknown, fmt.Sprintf("GPU %d has not been asked for", g.Index))
 		}
 	}
+	silent := len(v.problems) > 0
 	for _, f := range firing(a.findings.Findings) {
+		if f.Rule == rules.IDGPULost && silent {
+			continue // told above, of each GPU
+		}
 		if brokenPart(f) {
 			v.problems = append(v.problems, fmt.Sprintf("%s on %s", f.Title, subjectName(f)))
 		}

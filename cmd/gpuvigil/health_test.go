@@ -100,6 +100,15 @@ func TestHealth(t *testing.T) {
 		"page": {func(_ *collector.Snapshot, v *detect.View) {
 			v.Findings = []detect.Finding{fires(rules.IDXid, rules.Page, "The power management unit halted (Xid 62)")}
 		}, nil, 1, "PROBLEM  The power management unit halted (Xid 62) on gpu-01/1\n"},
+		"lost, and found to be": {func(s *collector.Snapshot, v *detect.View) {
+			s.GPUs[1].Present = false
+			s.GPUs[1].Set(metric.GPUPresent, 0)
+			v.Findings = []detect.Finding{fires(rules.IDGPULost, rules.Page, "GPU lost")}
+		}, nil, 1, "PROBLEM  GPU 1 is lost\n"},
+		"found to be lost, and not asked for since": {func(s *collector.Snapshot, v *detect.View) {
+			s.GPUs[1].Readings = collector.NewReadings(metric.GPU)
+			v.Findings = []detect.Finding{fires(rules.IDGPULost, rules.Page, "GPU lost")}
+		}, nil, 1, "PROBLEM  GPU lost on gpu-01/1\n"},
 		"the work on it": {func(_ *collector.Snapshot, v *detect.View) {
 			over := fires(rules.IDXid, rules.Page, "over")
 			over.State = detect.Resolved
@@ -177,6 +186,40 @@ func TestHealth(t *testing.T) {
 			code, out, errs := gpuvigil(t, append([]string{"health", "--state.dir=" + fakeAgent(t, c.change)}, c.args...)...)
 			if code != c.code || out != c.line || errs != "" {
 				t.Errorf("exit %d and %q %q, want %d and %q", code, out, errs, c.code, c.line)
+			}
+		})
+	}
+}
+
+// TestStatusMissesTheGPUs: without a driver that is expected there is no blind source
+// and no finding, and yet all is not well where there were GPUs.
+func TestStatusMissesTheGPUs(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*collector.Snapshot)
+		code   int
+		says   string
+	}{
+		"no driver any more": {func(s *collector.Snapshot) {
+			gpus := s.GPUs
+			without(s)
+			s.GPUs = gpus
+		}, 3, "gpu-01  no driver answers any more for the 2 GPUs that were seen since the node booted\n"},
+		"no driver, but GPUs": {func(s *collector.Snapshot) {
+			without(s)
+			onBus(s, 0, 0, 1, 7)
+		}, 3, "gpu-01  8 NVIDIA GPUs are on the PCI bus and no driver answers for them\n"},
+		"no driver, no GPU": {func(s *collector.Snapshot) {
+			without(s)
+			onBus(s, 0, 0, 0, 0)
+		}, 0, "gpu-01  nothing is wrong\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, _ := gpuvigil(t, "status", "--state.dir="+fakeAgent(t, func(s *collector.Snapshot, _ *detect.View) {
+				s.Sources = s.Sources[:1]
+				c.change(s)
+			}))
+			if code != c.code || !strings.HasPrefix(out, c.says) {
+				t.Errorf("exit %d and %q, want %d and %q first", code, out, c.code, c.says)
 			}
 		})
 	}

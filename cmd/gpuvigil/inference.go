@@ -3,7 +3,6 @@ package main
 import (
 	"time"
 
-	"gpuvigil/collector"
 	"gpuvigil/collector/inference"
 )
 
@@ -27,13 +26,4 @@ func (p *pipeline) inference() (*inference.Inference, error) {
 		cfg.Sockets = &inference.Sockets{ProcFS: p.cfg.Host.ProcFS}
 	}
 	return inference.New(cfg)
-}
-
-// latest returns the last snapshot; nil before the first. Sources ask for it while
-// they sample, which is after the sampler has been made.
-func (p *pipeline) latest() *collector.Snapshot {
-	if p.sampler == nil {
-		return nil
-	}
-	return p.sampler.Latest()
 }

@@ -16,10 +16,12 @@ import (
 	agentsource "gpuvigil/collector/agent"
 	"gpuvigil/collector/child"
 	"gpuvigil/collector/host"
+	"gpuvigil/collector/inventory"
 	"gpuvigil/collector/kernellog"
 	"gpuvigil/collector/movement"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
+	"gpuvigil/internal/ledger"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/store"
 	"gpuvigil/rules"
@@ -34,11 +36,14 @@ type pipeline struct {
 	driver    *child.Config      // of the child that talks to NVML; nil without NVML
 	logs      *kernellog.Source  // nil in a demo
 	movement  *movement.Movement // nil in a demo, and where it is off
+	inventory *inventory.Source  // nil in a demo
 	sampler   *collector.Sampler
 	engine    *detect.Engine
 	receivers []alerting.Receiver
 	outbox    *alerting.Outbox
 	recorder  *recorder
+	ledger    *ledger.Ledger
+	accounts  ledger.Config
 
 	recorded time.Time // when the state was last handed to the recorder, in the snapshots' time
 }
@@ -49,12 +54,15 @@ const saveEvery = 30 * time.Second
 
 // build makes a pipeline that has not begun.
 func (a *agent) build(cfg *config.Config) (*pipeline, error) {
-	p := &pipeline{cfg: cfg, log: a.log, demo: a.demo, outbox: a.outbox, recorder: a.recorder}
+	p := &pipeline{cfg: cfg, log: a.log, demo: a.demo, outbox: a.outbox, recorder: a.recorder, ledger: a.ledger}
 	sources, err := p.sources(&a.driver)
 	if err != nil {
 		return nil, err
 	}
 	if p.receivers, err = receivers(cfg, a.log); err != nil {
+		return nil, err
+	}
+	if p.accounts, err = ledgerConfig(cfg, a.log); err != nil {
 		return nil, err
 	}
 	p.sampler = collector.NewSampler(collector.SamplerConfig{Node: cfg.Node, Tiers: tiers(cfg.Sampling), Log: a.log}, sources)
@@ -76,7 +84,7 @@ func (p *pipeline) restore(st *store.Store) error {
 			return fmt.Errorf("restore the findings from %s: %w", st.Path(), err)
 		}
 	}
-	if err := p.configureOutbox(); err != nil {
+	if err := p.takeOver(); err != nil {
 		return err
 	}
 	if p.demo != nil && !p.demo.replayed {
@@ -91,10 +99,14 @@ func (p *pipeline) know(k collector.Known) {
 	if p.logs != nil {
 		p.logs.Restore(k.Log)
 	}
+	if p.inventory != nil {
+		p.inventory.Restore(k.Inventory)
+	}
 }
 
-// configureOutbox says who is told from now on.
-func (p *pipeline) configureOutbox() error {
+// takeOver says who is told from now on, and by which prices is counted.
+func (p *pipeline) takeOver() error {
+	p.ledger.Configure(p.accounts)
 	return p.outbox.Configure(alerting.OutboxConfig{
 		Node: p.cfg.Node, Log: p.log, Shadow: time.Duration(p.cfg.Alerting.Shadow), Links: p.links,
 	}, p.receivers...)
@@ -104,7 +116,7 @@ func (p *pipeline) configureOutbox() error {
 // that is full must not make a reload forget.
 func (p *pipeline) inherit(old *pipeline) error {
 	if s := old.sampler.Latest(); s != nil {
-		p.know(s.Known())
+		p.know(old.known(s))
 	}
 	if p.movement != nil && old.movement != nil {
 		p.movement.Inherit(old.movement)
@@ -116,7 +128,7 @@ func (p *pipeline) inherit(old *pipeline) error {
 	if err != nil {
 		return fmt.Errorf("take over the findings: %w", err)
 	}
-	return p.configureOutbox()
+	return p.takeOver()
 }
 
 // run samples, detects and notifies until ctx ends, and then leaves the state to
@@ -144,7 +156,10 @@ func (p *pipeline) run(ctx context.Context) error {
 func (p *pipeline) observe(s *collector.Snapshot) {
 	incidents := p.engine.Observe(s)
 	p.outbox.Take(incidents)
-	if age := s.Time.Sub(p.recorded); len(incidents) > 0 || age >= saveEvery || age < 0 {
+	p.ledger.Observe(s)
+	// Also when the clock was set: after a crash nobody would know that what lies
+	// between is no time.
+	if age := s.Time.Sub(p.recorded); len(incidents) > 0 || age >= saveEvery || age < 0 || s.Step != 0 {
 		p.record(s)
 	}
 }
@@ -152,11 +167,21 @@ func (p *pipeline) observe(s *collector.Snapshot) {
 func (p *pipeline) record(s *collector.Snapshot) {
 	p.recorded = s.Time
 	state, err := p.engine.Save()
-	known, knownErr := json.Marshal(s.Known())
+	known, knownErr := json.Marshal(p.known(s))
 	if err = errors.Join(err, knownErr); err != nil {
 		p.log.Error("What the detectors know cannot be put into words: it is lost with the next restart.", "err", err)
 	}
 	p.recorder.record(state, known)
+}
+
+// known is what the next pipeline should know. The inventory remembers more than it
+// shows.
+func (p *pipeline) known(s *collector.Snapshot) collector.Known {
+	k := s.Known()
+	if p.inventory != nil {
+		k.Inventory = p.inventory.Known()
+	}
+	return k
 }
 
 func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
@@ -177,10 +202,15 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 		if err != nil {
 			return nil, err
 		}
+		h.WatchDrained(p.cfg.Host.DrainedFile)
 		sources = append(sources, scheduled(h, fast))
 		p.logs = kernellog.New(kernellog.Config{Kmsg: p.cfg.Host.Kmsg, Journal: p.cfg.Host.Journal, Fabric: p.cfg.Host.FabricManagerLog,
 			ProcFS: p.cfg.Host.ProcFS, Log: p.log.With("component", kernellog.SourceName)})
 		sources = append(sources, scheduled(p.logs, fast))
+		p.inventory = newInventory(p.cfg, p.latest, p.log)
+		look := scheduled(p.inventory, time.Duration(p.cfg.Sampling.Inventory))
+		look.Expected = false // it tells what runs, not how the GPUs are
+		sources = append(sources, look)
 		moving, err := p.moving()
 		if err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 
 	"gpuvigil/alerting"
 	"gpuvigil/collector"
+	"gpuvigil/internal/ledger"
 	"gpuvigil/internal/store"
 )
 
@@ -40,7 +41,7 @@ func stored(st *store.Store) (state []byte, known *collector.Known, err error) {
 func forget(st *store.Store) error {
 	return st.Update(func(tx *store.Tx) error {
 		var errs []error
-		for _, bucket := range []string{store.Engine, store.Outbox} {
+		for _, bucket := range []string{store.Engine, store.Outbox, store.Ledger} {
 			var keys []string
 			tx.Range(bucket, "", func(k string, _ []byte) bool {
 				keys = append(keys, k)
@@ -59,6 +60,7 @@ func forget(st *store.Store) error {
 type recorder struct {
 	store  *store.Store
 	outbox *alerting.Outbox
+	ledger *ledger.Ledger
 	log    *slog.Logger
 	wake   chan struct{} // has room for one
 
@@ -97,8 +99,8 @@ func (r *recorder) run(ctx context.Context) {
 	r.write()
 }
 
-// write puts findings and the messages that they cause into one transaction, so
-// that neither is without the other after a crash.
+// write puts findings, the messages that they cause and what was booked into one
+// transaction, so that none is without the others after a crash.
 func (r *recorder) write() {
 	r.mu.Lock()
 	state, known := r.state, r.known
@@ -112,11 +114,11 @@ func (r *recorder) write() {
 		if known != nil {
 			errs = append(errs, tx.Put(store.Engine, knownKey, known))
 		}
-		return errors.Join(append(errs, r.outbox.WriteTx(tx))...)
+		return errors.Join(append(errs, r.outbox.WriteTx(tx), r.ledger.WriteTx(tx))...)
 	})
 	switch {
 	case err != nil && !r.failing:
-		r.log.Error("The state cannot be written: findings and messages are kept in memory, and a crash now would lose them.", "err", err)
+		r.log.Error("The state cannot be written: findings, messages and costs are kept in memory, and a crash now would lose them; costs are exported once they are written.", "err", err)
 	case err == nil && r.failing:
 		r.log.Info("The state is written again.")
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"gpuvigil/alerting"
+	"gpuvigil/internal/ledger"
+	"gpuvigil/internal/price"
 	"gpuvigil/internal/store"
 )
 
@@ -21,7 +23,15 @@ func testRecorder(t *testing.T) (*recorder, *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &recorder{store: st, outbox: outbox, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1)}, st
+	book, err := price.NewBook(price.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts, err := ledger.New(st, ledger.Config{Prices: book, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &recorder{store: st, outbox: outbox, ledger: accounts, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1)}, st
 }
 
 func TestRecorderWritesTheNewestAndTheLast(t *testing.T) {

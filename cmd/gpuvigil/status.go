@@ -85,7 +85,8 @@ func firing(findings []server.Finding) []server.Finding {
 }
 
 // exit gives the exit code for the findings: the worst that fires decides. An
-// agent that sees nothing does not know that nothing is wrong.
+// agent that sees nothing, or no GPU where there must be one, does not know that
+// nothing is wrong.
 func (a *answer) exit(findings []server.Finding) error {
 	worst := rules.Info
 	for _, f := range firing(findings) {
@@ -96,7 +97,7 @@ func (a *answer) exit(findings []server.Finding) error {
 		return exitPage
 	case worst == rules.Ticket:
 		return exitTicket
-	case len(a.blind()) > 0:
+	case len(a.blind()) > 0, a.absence(asSeen) != "":
 		return exitUnknown
 	}
 	return nil
@@ -157,6 +158,9 @@ func (a *answer) headline() string {
 			names = append(names, s.Name)
 		}
 		parts = append(parts, "blind: "+strings.Join(names, ", "))
+	}
+	if gone := a.absence(asSeen); gone != "" {
+		parts = append(parts, gone)
 	}
 	if len(parts) == 0 {
 		parts = []string{"nothing is wrong"}

@@ -115,8 +115,11 @@ func eventText(e collector.Event) string {
 		return strings.TrimSpace(fmt.Sprintf("SXid %d on NVSwitch %s %s", e.Code, e.PCI, e.Text))
 	case collector.FabricEvent:
 		return "fabric manager: " + e.Text
-	case collector.VersionEvent:
-		return fmt.Sprintf("%s changed from %s to %s", e.Component, e.From, e.To)
+	case collector.VersionEvent, collector.InventoryEvent:
+		if e.Owner == (collector.Owner{}) {
+			return changeText(e)
+		}
+		return changeText(e) + " (" + e.Owner.String() + ")"
 	case collector.GPUAppeared:
 		return e.UUID + " appeared"
 	case collector.GPUGone:

@@ -58,6 +58,8 @@ func (d *decoder) inventory(i *collector.Inventory, _ vector) {
 		a.Port, a.Scope, a.TLS = d.int(), d.str(), d.answer()
 		a.Engine, a.Model, a.Approved = d.str(), d.str(), d.answer()
 	})
+	i.Unread = list(d, func(u *collector.Unread) { u.Reason, u.Processes = d.str(), d.int() })
+	i.Absent = list(d, func(s *string) { *s = d.str() })
 }
 
 func (d *decoder) answer() *bool {

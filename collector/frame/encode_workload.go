@@ -89,6 +89,15 @@ func (e *encoder) inventory(i *collector.Inventory) {
 		e.str(a.Model)
 		e.answer(a.Approved)
 	}
+	e.list(len(i.Unread))
+	for _, u := range i.Unread {
+		e.str(u.Reason)
+		e.varint(int64(u.Processes))
+	}
+	e.list(len(i.Absent))
+	for _, a := range i.Absent {
+		e.str(a)
+	}
 }
 
 // answer writes yes, no or unknown.

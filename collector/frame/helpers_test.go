@@ -123,6 +123,8 @@ func fullPart() *collector.Part {
 			Datasets: []collector.Dataset{{Owner: owner, Kind: "nfs", Source: "nas:/imagenet", Mount: "/data"}},
 			APIs: []collector.API{{Owner: owner, Port: 8000, Scope: "any", TLS: &no, Engine: "vllm", Model: "llama", Approved: &yes},
 				{Port: 9000, Scope: "loopback"}},
+			Unread: []collector.Unread{{Reason: "forbidden", Processes: 3}},
+			Absent: []string{"images: permission denied"},
 		},
 	}
 }

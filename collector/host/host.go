@@ -27,6 +27,7 @@ const sectorBytes = 512
 // Host reads one node's kernel files. It is used from one goroutine.
 type Host struct {
 	procPath, sysPath string
+	drainedFile       string // empty: none
 	proc              procfs.FS
 	block             blockdevice.FS
 
@@ -57,6 +58,10 @@ func New(procPath, sysPath string) (*Host, error) {
 	return &Host{procPath: procPath, sysPath: sysPath, proc: proc, block: block}, nil
 }
 
+// WatchDrained has the source tell whether the file exists whose existence says that
+// the node is drained. It is called before the first sample.
+func (h *Host) WatchDrained(file string) { h.drainedFile = file }
+
 // Name is "host".
 func (h *Host) Name() string { return "host" }
 
@@ -68,7 +73,7 @@ func (h *Host) Sample(ctx context.Context) (*collector.Part, error) {
 	part := &collector.Part{}
 	var errs []error
 	for _, read := range []func(collector.Readings, *collector.Part) error{
-		h.cpu, h.load, h.memory, h.pressure, h.disk, h.network, h.kernel, h.boot, h.pci,
+		h.cpu, h.load, h.memory, h.pressure, h.disk, h.network, h.kernel, h.boot, h.pci, h.drained,
 	} {
 		if err := ctx.Err(); err != nil {
 			errs = append(errs, err)
@@ -267,5 +272,20 @@ func (h *Host) kernel(_ collector.Readings, part *collector.Part) error {
 		return fmt.Errorf("read the kernel's version: %w", err)
 	}
 	part.Node.Versions = []collector.Version{{Component: "kernel", Value: strings.TrimSpace(string(release))}}
+	return nil
+}
+
+func (h *Host) drained(r collector.Readings, _ *collector.Part) error {
+	if h.drainedFile == "" {
+		return nil
+	}
+	switch _, err := os.Lstat(h.drainedFile); {
+	case err == nil:
+		r.Set(metric.Drained, 1)
+	case errors.Is(err, fs.ErrNotExist):
+		r.Set(metric.Drained, 0)
+	default:
+		return fmt.Errorf("look whether the node is drained: %w: let the agent's user see the file that host.drained_file names", err)
+	}
 	return nil
 }

@@ -34,6 +34,11 @@ type Config struct {
 	Metrics   Metrics           `yaml:"metrics"`
 	Host      Host              `yaml:"host"`
 	Inference Inference         `yaml:"inference"`
+	Inventory Inventory         `yaml:"inventory"`
+	Prices    Prices            `yaml:"prices"`
+	Energy    Energy            `yaml:"energy"`
+	Ledger    Ledger            `yaml:"ledger"`
+	Budgets   []Budget          `yaml:"budgets"`
 	Movement  Movement          `yaml:"movement"`
 	Detect    Detect            `yaml:"detect"`
 	Rules     map[rules.ID]Rule `yaml:"rules"`
@@ -91,6 +96,8 @@ type Host struct {
 	Kmsg             string `yaml:"kmsg"`               // the kernel log; empty: it is not read
 	Journal          string `yaml:"journal"`            // file or FIFO with journalctl -k -o json, read if Kmsg cannot be; empty: none
 	FabricManagerLog string `yaml:"fabric_manager_log"` // empty: it is not read
+
+	DrainedFile string `yaml:"drained_file"` // while it exists, the node is drained; empty: nobody says
 }
 
 // Detect holds what the detectors can be told; their defaults work untouched.
@@ -169,6 +176,9 @@ func Default() *Config {
 		Metrics:   Metrics{Processes: ProcessSeries{Top: 20}},
 		Host:      Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
 		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
+		Inventory: Inventory{Root: "/"},
+		Energy:    Energy{PUE: 1, TimeZone: "UTC"},
+		Ledger:    Ledger{Retention: Duration(35 * 24 * time.Hour)},
 		Movement:  defaultMovement(),
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),
@@ -231,6 +241,11 @@ func Parse(file string, source []byte) (*Config, error) {
 			c.Inference.Targets[i].Engine = "auto"
 		}
 	}
+	for i := range c.Prices.Own {
+		if c.Prices.Own[i].Kind == "" {
+			c.Prices.Own[i].Kind = "contracted"
+		}
+	}
 	for i := range c.Alerting.Slack {
 		if c.Alerting.Slack[i].MinSeverity == nil {
 			ticket := rules.Ticket
@@ -289,6 +304,8 @@ func (c *Config) check(file string) error {
 	for key, link := range map[string]string{"links.dashboard": c.Links.Dashboard, "links.runbook": c.Links.Runbook, "links.page": c.Links.Page} {
 		checkURL(link, key, false, fail)
 	}
+	c.Inventory.check(fail)
+	c.checkMoney(fail)
 	c.checkSlack(fail)
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

@@ -34,6 +34,9 @@ func TestExampleChangesNothing(t *testing.T) {
 		{"inference.timeout", got.Inference.Timeout, want.Inference.Timeout},
 		{"alerting.shadow", got.Alerting.Shadow, want.Alerting.Shadow},
 		{"links", got.Links, want.Links},
+		{"energy.pue", got.Energy.PUE, want.Energy.PUE},
+		{"energy.time_zone", got.Energy.TimeZone, want.Energy.TimeZone},
+		{"ledger", got.Ledger, want.Ledger},
 	} {
 		if diff := cmp.Diff(check.want, check.got); diff != "" {
 			t.Errorf("the example says another default for %s than the program has (-program +example):\n%s", check.name, diff)
@@ -45,14 +48,14 @@ func TestExampleChangesNothing(t *testing.T) {
 // copies a line that does not work.
 func TestExampleWithEveryKey(t *testing.T) {
 	text := string(Example)
-	text = regexp.MustCompile(`(?m)^(\s*)# (- url:|- name:|  [a-z_]+:|idle_gpu:)`).ReplaceAllString(text, "$1$2")
-	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "rules: {}", "rules:").Replace(text)
+	text = regexp.MustCompile(`(?m)^(\s*)# (- url:|- name:|- gpu:|- team:|  [a-z_]+:|idle_gpu:)`).ReplaceAllString(text, "$1$2")
+	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "rules: {}", "rules:", "own: []", "own:", "budgets: []", "budgets:").Replace(text)
 	c, err := Parse("example.yml", []byte(text))
 	if err != nil {
 		t.Fatalf("the example with its commented keys does not load:\n%v\n%s", err, text)
 	}
-	if len(c.Inference.Targets) != 1 || len(c.Alerting.Slack) != 1 || len(c.Rules) != 1 {
-		t.Errorf("commented parts of the example were not read: %d targets, %d receivers, %d rules, want 1 of each", len(c.Inference.Targets), len(c.Alerting.Slack), len(c.Rules))
+	if len(c.Inference.Targets) != 1 || len(c.Alerting.Slack) != 1 || len(c.Rules) != 1 || len(c.Prices.Own) != 1 || len(c.Budgets) != 1 {
+		t.Errorf("commented parts of the example were not read: %d targets, %d receivers, %d rules, %d prices, %d budgets, want 1 of each", len(c.Inference.Targets), len(c.Alerting.Slack), len(c.Rules), len(c.Prices.Own), len(c.Budgets))
 	}
 }
 
@@ -148,6 +151,10 @@ func TestMistakesAreNamed(t *testing.T) {
 	target("    model: \"a\\nb\"\n", "model: found control characters")
 	f("inference:\n  targets:\n  - url: http://h/metrics\n    tls: {insecure: true}\n", "tls: is given for a URL that begins with http://")
 	f("inference:\n  targets:\n  - url: http://[::ffff:169.254.169.254]/latest\n", "link-local")
+	// Inventory.
+	f("inventory:\n  root: host\n", `inventory.root: found "host", allowed: a path that begins with /`)
+	f("inventory:\n  approved_models: [\"meta/*\", \"[\"]\n", `inventory.approved_models[1]: found "["`)
+	f("inventory:\n  approved_models: [\"\"]\n", "inventory.approved_models[0]")
 	// YAML's own traps.
 	f("node: a\nnode: b\n", "node")
 	f("node: *nowhere\n", "alias")

@@ -51,7 +51,7 @@ var (
 		NVML: "nvmlDeviceGetFBCStats.averageLatency", Raw: "µs", Scale: micro,
 		Help: "Time that it takes to capture a frame, on average."})
 
-	GraphicsActivity = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_engine_active_ratio",
+	GraphicsActivity = row(Def{Entity: GPU, Tier: Fast, Max: 1, Detail: true, Name: "vigil_gpu_engine_active_ratio",
 		NVML: "gpm/1", Raw: "%", Scale: percent,
 		DCGM: renamed(Gauge, 0, 0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"),
 		Help: "Share of time in which the compute or graphics engine was active." + gpm})
@@ -76,7 +76,7 @@ var (
 		NVML: "gpm/10", Raw: "%", Scale: percent,
 		DCGM: renamed(Gauge, 0, 0, "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_DRAM_UTIL_RATIO"),
 		Help: "Bandwidth of the device memory in use as a share of what it can do." + gpm})
-	PipeActivity = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_pipe_active_ratio", Dim: Pipe,
+	PipeActivity = row(Def{Entity: GPU, Tier: Fast, Max: 1, Detail: true, Name: "vigil_gpu_pipe_active_ratio", Dim: Pipe,
 		NVML: "gpm/{11,12,13,4}", Raw: "%", Scale: percent,
 		DCGM: names(renamed(Gauge, 0, 0, "DCGM_FI_PROF_PIPE_FP64_ACTIVE", "DCGM_FI_PROF_FP64_UTIL_RATIO"),
 			renamed(Gauge, 1, 0, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", "DCGM_FI_PROF_FP32_UTIL_RATIO"),

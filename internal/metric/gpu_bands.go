@@ -34,7 +34,7 @@ var (
 	SMActivityLow = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_sm_active_low_ratio",
 		Help: "Lowest activity of the SMs" + peakHelp})
 
-	DRAMBands = row(Def{Entity: GPU, Kind: Counter, Tier: Fast, Name: "vigil_gpu_memory_bandwidth_band_seconds_total", Dim: Bands,
+	DRAMBands = row(Def{Entity: GPU, Kind: Counter, Tier: Fast, Detail: true, Name: "vigil_gpu_memory_bandwidth_band_seconds_total", Dim: Bands,
 		Help: "Time that the use of the device memory's bandwidth spent" + bandHelp})
 	DRAMPeak = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_memory_bandwidth_peak_ratio",
 		Help: "Highest use of the device memory's bandwidth" + peakHelp})

@@ -23,7 +23,7 @@ var (
 		NVML: "nvmlDeviceGetTotalEccErrors/{CORRECTED,UNCORRECTED}/VOLATILE", Raw: "count",
 		DCGM: names(kept(Counter, 0, 0, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"), kept(Counter, 1, 0, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL")),
 		Help: "Memory errors since the driver was loaded."})
-	ECCLifetimeErrors = row(Def{Entity: GPU, Kind: Counter, Tier: Slow, Name: "vigil_gpu_ecc_lifetime_errors_total", Dim: ECCType,
+	ECCLifetimeErrors = row(Def{Entity: GPU, Kind: Counter, Tier: Slow, Detail: true, Name: "vigil_gpu_ecc_lifetime_errors_total", Dim: ECCType,
 		NVML: "nvmlDeviceGetTotalEccErrors/{CORRECTED,UNCORRECTED}/AGGREGATE", Raw: "count",
 		DCGM: names(kept(Counter, 0, 0, "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL"), kept(Counter, 1, 0, "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL")),
 		Help: "Memory errors in the life of the board."})

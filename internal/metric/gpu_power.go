@@ -31,7 +31,7 @@ var (
 	PowerAverage = row(Def{Entity: GPU, Tier: Fast, Max: maxWatts, Detail: true, Name: "vigil_gpu_power_draw_average_watts",
 		NVML: "field/185", Raw: "mW", Scale: milli,
 		Help: "Power draw averaged over one second, where the GPU tells it apart."})
-	PowerInstant = row(Def{Entity: GPU, Tier: Fast, Max: maxWatts, Name: "vigil_gpu_power_draw_instant_watts",
+	PowerInstant = row(Def{Entity: GPU, Tier: Fast, Max: maxWatts, Detail: true, Name: "vigil_gpu_power_draw_instant_watts",
 		NVML: "field/186", Raw: "mW", Scale: milli, DCGM: custom(Gauge, 0, 0, "DCGM_FI_DEV_POWER_USAGE_INSTANT"),
 		Help: "Power draw at this instant. The sensor of A100 and H100 sees a quarter of the time: prefer energy for means."})
 	EDPPMultiplier = row(Def{Entity: GPU, Tier: Inventory, Max: 10, Detail: true, Name: "vigil_gpu_edpp_multiplier_ratio",
@@ -71,7 +71,7 @@ var (
 	TemperatureMargin = row(Def{Entity: GPU, Tier: Fast, Min: 0, Max: maxCelsius, Name: "vigil_gpu_temperature_margin_celsius",
 		NVML: "nvmlDeviceGetMarginTemperature", Raw: "°C",
 		Help: "How much hotter the GPU may get before it is slowed down. Drivers are known to report negative ones on cool GPUs: these are dropped."})
-	TemperatureLimit = row(Def{Entity: GPU, Tier: Inventory, Min: 1, Max: maxCelsius, Name: "vigil_gpu_temperature_limit_celsius", Dim: ThermalLimit,
+	TemperatureLimit = row(Def{Entity: GPU, Tier: Inventory, Min: 1, Max: maxCelsius, Detail: true, Name: "vigil_gpu_temperature_limit_celsius", Dim: ThermalLimit,
 		NVML: "nvmlDeviceGetTemperatureThreshold/{0,1,2,3}", Raw: "°C",
 		DCGM: names(custom(Gauge, 0, 0, "DCGM_FI_DEV_SHUTDOWN_TEMP"), custom(Gauge, 1, 0, "DCGM_FI_DEV_SLOWDOWN_TEMP"),
 			custom(Gauge, 2, 0, "DCGM_FI_DEV_MEM_MAX_OP_TEMP"), custom(Gauge, 3, 0, "DCGM_FI_DEV_GPU_MAX_OP_TEMP")),

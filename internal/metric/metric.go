@@ -51,7 +51,7 @@ const (
 	Xid       // one Xid code on one GPU
 	Link      // one NVLink of a GPU; sampled in the full profile only
 	Workload  // what one owner runs on the node
-	Account   // what one owner has had of one GPU, in one state
+	Account   // what one owner has had of one GPU
 	Interface // one port of an InfiniBand or RoCE adapter
 	Source    // a source of samples
 	Agent     // gpuvigil itself
@@ -71,7 +71,7 @@ var entityLabels = [entities][]string{
 	Xid:       {"gpu", "uuid", "xid"},
 	Link:      {"gpu", "uuid", "link"},
 	Workload:  {"owner_kind", "owner", "team"},
-	Account:   {"gpu", "uuid", "owner_kind", "owner", "team", "state"},
+	Account:   {"gpu", "uuid", "owner_kind", "owner", "team"},
 	Interface: {"device", "port"},
 	Source:    {"source"},
 	Agent:     {},

@@ -7,7 +7,8 @@ var (
 	IODirection  = &Dimension{Label: "direction", Values: []string{"read", "write"}}
 	LoadWindow   = &Dimension{Label: "window", Values: []string{"1m", "5m", "15m"}}
 	PCIDriver    = &Dimension{Label: "driver", Values: []string{"nvidia", "vfio", "other", "none"}}
-	VersionParts = &Dimension{Label: "component", Values: []string{"driver", "cuda", "nvml", "kernel", "vbios", "gsp", "inforom"}}
+	VersionParts = &Dimension{Label: "component", Values: []string{"driver", "cuda", "nvml", "kernel", "vbios", "gsp", "inforom",
+		"containerd", "docker", "crio", "kubelet", "container_toolkit", "fabric_manager", "ofed", "hca_firmware", "bios"}}
 )
 
 // Rows that describe the node.

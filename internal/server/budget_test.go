@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"gpuvigil/collector"
+	"gpuvigil/internal/cost"
 	"gpuvigil/internal/metric"
 )
 
@@ -65,6 +66,9 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 	now := soon()
 	s := &collector.Snapshot{Time: now, Node: collector.Node{Name: "gpu-117", Readings: everything(metric.Node, nil, nil)}}
 	for _, v := range metric.VersionParts.Values {
+		if v == "docker" || v == "crio" {
+			continue // containerd runs the containers
+		}
 		s.Node.Versions = append(s.Node.Versions, collector.Version{Component: v, Value: "1"})
 	}
 	for _, name := range []string{"nvml", "host", "inference"} {
@@ -89,7 +93,44 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 			s.Links = append(s.Links, collector.Link{GPU: i, UUID: g.UUID, Number: n, Readings: everything(metric.Link, nil, nil)})
 		}
 	}
-	return &world{snap: s}
+	s.Inventory = unprivileged()
+	return &world{snap: s, booked: fullHour(s)}
+}
+
+// fullHour is what is exported of GPUs on each of which two owners were in every
+// state within an hour, with prices of each kind.
+func fullHour(s *collector.Snapshot) *cost.Export {
+	x := &cost.Export{}
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		for state := range cost.States {
+			owners := []collector.Owner{{}}
+			if state <= cost.HeldWithoutProcess {
+				owners = g.Owners
+			}
+			for _, o := range owners {
+				x.Accounts = append(x.Accounts, cost.Account{Key: cost.Key{UUID: g.UUID, Owner: o, State: state}, GPU: i, Model: g.Model, Currency: "USD",
+					Amounts: cost.Amounts{Time: 1, List: 1, Contracted: 1, Effective: 1, Electric: 1, Energy: 1, Carbon: 1}})
+			}
+		}
+		x.Prices = append(x.Prices, cost.Price{GPU: i, UUID: g.UUID, Model: g.Model, Kind: "contracted", Nano: 1, Currency: "USD"})
+	}
+	for _, o := range append(s.GPUs[0].Owners, collector.Owner{}) {
+		x.Owners = append(x.Owners, cost.OwnerEnergy{Owner: o, Model: s.GPUs[0].Model, Currency: "USD", Amounts: cost.Amounts{Electric: 1, Energy: 1, Carbon: 1}})
+	}
+	return x
+}
+
+// unprivileged is the inventory of eight owners without privileges: what they have
+// loaded and from which images takes some.
+func unprivileged() *collector.Inventory {
+	i := &collector.Inventory{Datasets: []collector.Dataset{{Kind: "lustre"}, {Kind: "nfs"}}}
+	for n := range 8 {
+		o := collector.Owner{Kind: "pod", ID: fmt.Sprintf("a/b-%d", n)}
+		i.Datasets = append(i.Datasets, collector.Dataset{Owner: o, Kind: "claim"})
+		i.APIs = append(i.APIs, collector.API{Owner: o, Port: 8000})
+	}
+	return i
 }
 
 // series counts a page's series of the first GPU and of the host.

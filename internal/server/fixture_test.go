@@ -9,6 +9,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
+	"gpuvigil/internal/cost"
 	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
@@ -18,17 +19,26 @@ type world struct {
 	snap     *collector.Snapshot
 	view     *detect.View
 	history  func(detect.Subject) []detect.History
+	changes  []collector.Event
 	released time.Time
 	auth     bool
 	full     bool // the full profile
+	booked   *cost.Export
+	costs    func(since, until time.Time) (*cost.Answer, error)
 	series   *ProcessSeries
 }
 
 func (w *world) server(t testing.TB) *Server {
+	if w.booked == nil {
+		w.booked = &cost.Export{}
+	}
 	return New(Config{
+		Booked:        func() *cost.Export { return w.booked },
+		Costs:         w.costs,
 		Snapshot:      func() *collector.Snapshot { return w.snap },
 		View:          func() *detect.View { return w.view },
 		History:       w.history,
+		Changes:       func() []collector.Event { return w.changes },
 		ReleasedUntil: func() time.Time { return w.released },
 		Version:       Version{"0.1.0", "abc1234", "go1.26"},
 		Authenticated: func() bool { return w.auth },
@@ -95,7 +105,9 @@ func node(now time.Time) *world {
 	s.Endpoints[0].Histograms = []collector.Histogram{{Row: metric.QueueTime, Bounds: []float64{0.3, 1, 5}, Counts: []uint64{12, 40, 90, 93}, Sum: 172.5}}
 	s.Targets = []collector.Target{{URL: s.Endpoints[0].URL, Readings: collector.NewReadings(metric.Target)}}
 	set(s.Targets[0].Readings, metric.TargetUp, 1, metric.TargetDuration, 0.004, metric.TargetAge, 0, metric.TargetBytes, 27648)
-	return &world{snap: s, view: view(s), history: lastHour(now)}
+	s.Inventory = running(now, chat)
+	change := collector.Event{Time: now.Add(-time.Hour), Kind: collector.VersionEvent, Owner: chat, Component: "vllm", From: "0.10.2", To: "0.11.0"}
+	return &world{snap: s, view: view(s), history: lastHour(now), changes: []collector.Event{change}}
 }
 
 func h100(i int, now time.Time) collector.GPU {

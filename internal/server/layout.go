@@ -32,7 +32,7 @@ type row struct {
 
 // notPlain are the rows that are made from an entity's identity and state, or by
 // the engine. A reading of the same name would contradict them.
-var notPlain = []*metric.Def{metric.GPUPresent, metric.GPUHung, metric.GPUSampleAge, metric.VersionChanges}
+var notPlain = []*metric.Def{metric.GPUPresent, metric.GPUHung, metric.GPUSampleAge, metric.VersionChanges, metric.PriceMissing}
 
 // newLayout makes the layout of the default profile, or of the full one.
 func newLayout(full bool) *layout {

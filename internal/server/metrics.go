@@ -66,12 +66,16 @@ func (s *Server) fill(e *exposition, now time.Time) {
 			e.processes(snap, s.cfg.Processes)
 			e.endpoints(snap)
 			e.sxids(snap)
+			e.inventory(snap)
 			e.workloads(snap)
 			e.interfaces(snap)
 		}
 	}
 	if view != nil {
 		e.findings(view)
+	}
+	if s.cfg.Booked != nil {
+		e.costs(s.cfg.Booked())
 	}
 	s.bridge.read(e)
 }

@@ -81,6 +81,7 @@ type page struct {
 	Versions  []fact
 	Endpoints []endpointRow
 
+	Work          []workRow // what owners run, where it was looked at
 	Processes     []processRow
 	MoreProcesses int
 }
@@ -138,6 +139,7 @@ func (s *Server) pageOf(snap *collector.Snapshot, view *detect.View, now time.Ti
 	}
 	p.gpus(&look{snap, s.cfg.History, now})
 	p.host(snap)
+	p.work(snap.Inventory)
 	p.endpoints(snap)
 	p.processes(snap)
 	p.Verdict = p.judge(snap)

@@ -179,8 +179,12 @@ func happened(e collector.Event) string {
 		return strings.TrimSpace(fmt.Sprintf("SXid %d on NVSwitch %s %s", e.Code, e.PCI, e.Text))
 	case collector.FabricEvent:
 		return "fabric manager: " + e.Text
-	case collector.VersionEvent:
-		return e.Component + " " + orNone(e.From) + " → " + orNone(e.To)
+	case collector.VersionEvent, collector.InventoryEvent:
+		text := e.Component + " " + orNone(e.From) + " → " + orNone(e.To)
+		if e.Owner != (collector.Owner{}) {
+			text += " (" + e.Owner.String() + ")"
+		}
+		return text
 	case collector.GPUAppeared:
 		return "a GPU appeared"
 	case collector.GPUGone:

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	vm "github.com/VictoriaMetrics/metrics"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -17,6 +19,10 @@ var scrapes = vm.GetOrCreateCounter(metric.Scrapes.Series())
 // maxScrapes bounds the scrapes that are answered at once.
 const maxScrapes = 16
 
+// scrapeLimit is how long a client may take to read a page: one that does not read
+// keeps others out.
+const scrapeLimit = 10 * time.Second
+
 func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
 	scrapes.Inc()
 	select {
@@ -25,6 +31,9 @@ func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.Error(w, fmt.Sprintf("%d scrapes are being answered, and no more at once: try again.", maxScrapes), http.StatusServiceUnavailable)
 		return
+	}
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(scrapeLimit)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		s.cfg.Log.Debug("A scrape has only the server's limit.", "err", err)
 	}
 	s.metrics.ServeHTTP(w, r)
 }

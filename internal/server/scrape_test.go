@@ -1,14 +1,18 @@
 package server
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"log/slog"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
@@ -180,3 +184,71 @@ type broken struct{ h http.Header }
 func (b broken) Header() http.Header     { return b.h }
 func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func (broken) WriteHeader(int)           {}
+
+// pipes is a listener of connections that hold nothing back: what is not read is
+// not sent.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+// asks sends a scrape and does not read the answer.
+func (p pipes) asks(t *testing.T) net.Conn {
+	client, server := net.Pipe()
+	p <- server
+	if _, err := io.WriteString(client, "GET /metrics HTTP/1.1\r\nHost: n1\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// TestClientsThatDoNotReadKeepNobodyOutForLong: as many of them as may ask at once
+// would make the node unwatched.
+func TestClientsThatDoNotReadKeepNobodyOutForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener := make(pipes)
+		server := HTTPServer(http.HandlerFunc(node(soon()).server(t).scrape), slog.New(slog.DiscardHandler))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = server.Serve(listener)
+		}()
+		for range maxScrapes {
+			defer listener.asks(t).Close()
+		}
+		synctest.Wait()
+		status := func() int {
+			conn := listener.asks(t)
+			defer conn.Close()
+			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+				t.Fatal(err)
+			}
+			return answer.StatusCode
+		}
+		if got := status(); got != http.StatusServiceUnavailable {
+			t.Fatalf("beside %d scrapes another one is answered %d: the test proves nothing", maxScrapes, got)
+		}
+		time.Sleep(scrapeLimit + time.Second)
+		if got := status(); got != http.StatusOK {
+			t.Errorf("%d clients that do not read keep a scrape out (%d) after %v", maxScrapes, got, scrapeLimit+time.Second)
+		}
+		close(listener)
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+}

@@ -12,6 +12,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
+	"gpuvigil/internal/cost"
 )
 
 // Config says what the server shows. Snapshot, View and Log are required; the
@@ -20,12 +21,18 @@ type Config struct {
 	Snapshot func() *collector.Snapshot            // nil before the first
 	View     func() *detect.View                   // nil before the first
 	History  func(detect.Subject) []detect.History // nil: no history is shown
+	Changes  func() []collector.Event              // what has changed on the node, oldest first; nil: it is not told
 
 	// Release ends the child that talks to the driver and keeps it away for the
 	// given time; nil if there is none. ReleasedUntil is when it comes back, zero
 	// if it is not away.
 	Release       func(time.Duration) error
 	ReleasedUntil func() time.Time
+
+	// Booked is what the scrape page shows of the ledger, and Costs what it has booked
+	// from since to until; nil without a ledger. Costs may read the disk.
+	Booked func() *cost.Export
+	Costs  func(since, until time.Time) (*cost.Answer, error)
 
 	Version Version
 
@@ -105,5 +112,7 @@ func (s *Server) api() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/findings", s.apiFindings)
 	mux.HandleFunc("GET /api/v1/snapshot", s.apiSnapshot)
+	mux.HandleFunc("GET /api/v1/inventory", s.apiInventory)
+	mux.HandleFunc("GET /api/v1/costs", s.apiCosts)
 	return mux
 }

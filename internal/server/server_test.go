@@ -38,6 +38,9 @@ func TestWhoMayReadWhat(t *testing.T) {
 		"page from elsewhere":                   {peer: remote, host: "gpu-117:9400", path: "/", want: 403},
 		"page from elsewhere that says it's us": {peer: remote, host: "localhost:9400", path: "/", want: 403},
 		"API from elsewhere":                    {peer: remote, host: "gpu-117:9400", path: "/api/v1/snapshot", want: 403},
+		"inventory from here":                   {peer: local, host: "localhost", path: "/api/v1/inventory", want: 200},
+		"inventory from elsewhere":              {peer: remote, host: "gpu-117:9400", path: "/api/v1/inventory", want: 403},
+		"inventory, authenticated":              {peer: remote, host: "gpu-117:9400", path: "/api/v1/inventory", auth: true, want: 200},
 		"anything else from elsewhere":          {peer: remote, host: "gpu-117:9400", path: "/nothing", want: 403},
 		"page from a nonsense peer":             {peer: "@", host: "localhost", path: "/", want: 403},
 		"page under a foreign name (rebinding)": {peer: local, host: "evil.example:9400", path: "/", want: 403},
@@ -180,7 +183,7 @@ func TestAPI(t *testing.T) {
 		w := node(time.Now())
 		w.snap.GPUs, w.snap.Processes = w.snap.GPUs[4:8], w.snap.Processes[4:6]
 		w.released = time.Now().Add(time.Minute)
-		for path, file := range map[string]string{"/api/v1/snapshot": "snapshot.json", "/api/v1/findings": "findings.json"} {
+		for path, file := range map[string]string{"/api/v1/snapshot": "snapshot.json", "/api/v1/findings": "findings.json", "/api/v1/inventory": "inventory.json"} {
 			answer := get(t, w.server(t), path)
 			if got := answer.Header().Get("Content-Type"); got != "application/json" {
 				t.Errorf("%s is %s", path, got)
@@ -212,7 +215,7 @@ func shortenHistory(v any) {
 
 func TestAPIBeforeTheFirstSnapshot(t *testing.T) {
 	s := (&world{}).server(t)
-	for _, path := range []string{"/api/v1/snapshot", "/api/v1/findings"} {
+	for _, path := range []string{"/api/v1/snapshot", "/api/v1/findings", "/api/v1/inventory"} {
 		if answer := get(t, s, path); answer.Code != http.StatusServiceUnavailable {
 			t.Errorf("%s answers %d before there is anything to tell", path, answer.Code)
 		}

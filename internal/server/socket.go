@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"gpuvigil/internal/cost"
 )
 
 // maxAnswer bounds what a command reads from the agent's socket.
@@ -109,6 +111,20 @@ func (c *Client) Findings(ctx context.Context) (*Findings, error) {
 // Snapshot returns the node as the agent saw it last.
 func (c *Client) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return ask[Snapshot](ctx, c, http.MethodGet, "/api/v1/snapshot")
+}
+
+// Inventory returns what runs on the node, as the agent saw it last.
+func (c *Client) Inventory(ctx context.Context) (*Inventory, error) {
+	return ask[Inventory](ctx, c, http.MethodGet, "/api/v1/inventory")
+}
+
+// Costs returns what the agent has booked from since to until; a zero until is now.
+func (c *Client) Costs(ctx context.Context, since, until time.Time) (*cost.Answer, error) {
+	path := "/api/v1/costs?since=" + since.UTC().Format(time.RFC3339)
+	if !until.IsZero() {
+		path += "&until=" + until.UTC().Format(time.RFC3339)
+	}
+	return ask[cost.Answer](ctx, c, http.MethodGet, path)
 }
 
 // Release makes the agent let go of the GPU driver for the given time.

@@ -50,6 +50,8 @@ func (h *happening) begin(s *Sim) {
 		g.replayRate = h.Level
 	case Version:
 		h.before = s.setVersion(h.Component, h.To)
+	case Upgrade:
+		h.before = s.upgrade(w, h.Component, h.To)
 	}
 }
 
@@ -74,6 +76,8 @@ func (h *happening) end(s *Sim) {
 		g.replayRate = 0
 	case Version:
 		s.setVersion(h.Component, h.before)
+	case Upgrade:
+		s.upgrade(w, h.Component, h.before)
 	}
 }
 
@@ -116,9 +120,13 @@ func (s *Sim) reset(g *gpu) {
 // firstVersions are those of a node before anything happens, sorted.
 func firstVersions() []collector.Version {
 	return []collector.Version{
+		{Component: "container_toolkit", Value: "1.17.8"},
+		{Component: "containerd", Value: "1.7.27"},
 		{Component: "cuda", Value: "12.8"},
 		{Component: "driver", Value: "570.124.06"},
+		{Component: "fabric_manager", Value: "570.124.06"},
 		{Component: "kernel", Value: "6.8.0-60-generic"},
+		{Component: "kubelet", Value: "1.33.4"},
 		{Component: "nvml", Value: "12.570.124.06"},
 		{Component: "vbios", Value: vbios},
 	}

@@ -155,6 +155,7 @@ var functions = []struct {
 func (s *Sim) observeNode() {
 	s.host.readings.Set(metric.CPUCount, s.host.cpus)
 	s.host.readings.Set(metric.ConfidentialComputing, 0)
+	observeUnread(s.host.readings)
 	setAll(s.host.readings, metric.PCIGPUs, []float64{float64(len(s.gpus)), 0, 0, 0})
 	s.host.readings.Stamp(metric.Inventory, s.now)
 }

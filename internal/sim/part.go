@@ -148,6 +148,7 @@ func (s *Sim) part() *collector.Part {
 		Node: collector.Node{Name: s.cfg.Node, Versions: s.versions, Readings: s.host.readings.Clone()},
 		GPUs: make([]collector.GPU, 0, len(s.gpus))}
 	s.events = nil
+	p.Inventory = s.inventory()
 	for _, g := range s.gpus {
 		gpu := collector.GPU{Index: g.index, UUID: g.uuid, Model: model, PCIBusID: g.bus, Serial: g.serial, VBIOS: s.version("vbios"),
 			Architecture: architecture, Present: !g.lost, Hung: g.hung, Unsupported: unsupported, Xids: g.xids, Readings: g.readings.Clone()}

@@ -16,10 +16,10 @@ var notOurs = func() map[*metric.Def]bool {
 		metric.GPUPresent: true, metric.GPUHung: true, metric.GPUSampleAge: true, metric.FanSpeed: true, metric.GPUsExpected: true, metric.VersionChanges: true,
 		metric.AgentCPU: true, metric.AgentRSS: true, metric.AgentPSS: true,
 		metric.FunctionSeconds: true, metric.FunctionCalls: true, metric.FunctionErrors: true,
-		metric.AgentOpenFiles: true, metric.AgentGoroutines: true,
 		// Absent while nothing waits, or the cache does not fill.
 		metric.ServerUtilization: true, metric.QueueConsistency: true, metric.KVCacheTimeToFull: true,
-		metric.TargetFailing: true, // while the page can be read
+		metric.TargetFailing:  true, // while the page can be read
+		metric.AgentOpenFiles: true, metric.AgentGoroutines: true, metric.Drained: true, metric.PriceMissing: true,
 	}
 	for _, d := range unsupported {
 		rows[d] = true

@@ -72,6 +72,7 @@ const (
 	Hang     Kind = "hang"     // GPU: calls into the driver do not return
 	Replays  Kind = "replays"  // GPU: Level is PCIe packets sent again in a second
 	Version  Kind = "version"  // node: Component has the version To
+	Upgrade  Kind = "upgrade"  // any workload: its processes have the version To of Component loaded
 )
 
 // Entry is one line of a timeline.
@@ -156,6 +157,12 @@ func (s *Sim) resolve(e *Entry, places map[string][]int) (target, error) {
 	}
 	name, number, one := strings.Cut(e.Target, "/")
 	i := slices.IndexFunc(s.workloads, func(w *workload) bool { return w.Name == name })
+	if e.Kind == Upgrade {
+		if i < 0 || !slices.ContainsFunc(s.workloads[i].software.runtimes, func(v collector.Version) bool { return v.Component == e.Component }) {
+			return fail("target %q is no workload that has %q loaded", e.Target, e.Component)
+		}
+		return target{workload: s.workloads[i]}, nil
+	}
 	if kind := needs[e.Kind]; kind != "" {
 		if i < 0 || s.workloads[i].Kind != kind {
 			return fail("target %q is no workload of kind %s", e.Target, kind)

@@ -77,6 +77,9 @@ func demo() Scenario {
 		Timeline: []Entry{
 			{Kind: Version, Component: "driver", To: "570.133.20", At: -146 * time.Minute, For: reloaded, Every: 2 * reloaded},
 
+			// What changed just before the endpoint first ran into its limit.
+			{Kind: Upgrade, Target: "chat", Component: "vllm", To: "0.11.0", At: -11 * time.Minute, For: reloaded, Every: 2 * reloaded},
+
 			{Kind: Saturate, Target: "chat", Level: 1.7, At: -8 * time.Minute, For: 12 * time.Minute, Every: 20 * time.Minute},
 
 			{Kind: Replays, Target: "train/0", Level: 3, At: -12 * time.Minute, For: 8 * time.Minute, Every: 45 * time.Minute},

@@ -113,7 +113,7 @@ func (s *Sim) populate() error {
 	}
 	s.host = newHost(newRand(s.cfg.Seed, s.cfg.Node+"/host"), s.cfg.GPUs, s.begin.Sub(s.boot))
 	for _, spec := range s.cfg.Scenario.Workloads {
-		w := &workload{Workload: spec, rng: newRand(s.cfg.Seed, s.cfg.Node+"/"+spec.Name)}
+		w := &workload{Workload: spec, software: softwareOf(spec.Kind), rng: newRand(s.cfg.Seed, s.cfg.Node+"/"+spec.Name)}
 		for _, i := range places[spec.Name] {
 			w.gpus = append(w.gpus, s.gpus[i])
 			if spec.Kind != Batch {

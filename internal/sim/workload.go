@@ -28,6 +28,8 @@ type workload struct {
 	servers []*server // of an Inference workload
 	moved   movement
 
+	software software
+
 	on      bool    // its entry of the timeline holds: Saturate, Work, Run, Spin
 	level   float64 // of that entry
 	up      bool    // its processes exist
@@ -42,6 +44,14 @@ type hostWork struct {
 	cores, busiest float64 // CPUs in use; share of the busiest one
 	read, write    float64 // disk, bytes
 	rx, tx         float64 // network, bytes
+}
+
+// first is the server that the workload is about; the zero Server if it has none.
+func (w *workload) first() Server {
+	if len(w.Servers) == 0 {
+		return Server{}
+	}
+	return w.Servers[0]
 }
 
 func (w *workload) wanted() bool { return w.Kind != Batch || w.on && !w.crashed }

@@ -25,9 +25,10 @@ const (
 	Meta   = "meta"   // the schema, when the agent was first started
 	Engine = "engine" // what the detectors remember
 	Outbox = "outbox" // what is to be said, and what was
+	Ledger = "ledger" // what GPUs were paid for
 )
 
-var buckets = []string{Meta, Engine, Outbox}
+var buckets = []string{Meta, Engine, Outbox, Ledger}
 
 var writeErrors = vm.GetOrCreateCounter(metric.StateWriteErrors.Series())
 

@@ -1,0 +1,255 @@
+package detect
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+	"gpuvigil/rules"
+)
+
+// LostConfig is what the detector of lost GPUs can be told. Zero fields take the
+// defaults.
+type LostConfig struct {
+	Together time.Duration // GPUs that fall silent within it fall silent at once; 1 min
+}
+
+// The causes of rule gpu_lost.
+const (
+	causeGone          = "gone"           // the driver no longer answers for a GPU that was seen
+	causeHung          = "hung"           // a driver call on it does not return
+	causeAllSilent     = "all_silent"     // no GPU answers, and all fell silent at once
+	causeNeverAnswered = "never_answered" // the driver lists GPUs that nobody has seen
+)
+
+// Lost reports GPUs that the driver has stopped to answer for, or never did, and
+// those on which its calls hang. It judges only while the driver answers otherwise: one that is being replaced, or
+// was let go of, says nothing about its GPUs.
+//
+// GPUs that all fall silent at once are one finding about the node: that eight
+// GPUs break in the same minute is less likely than that the driver, or whoever
+// asks it, is broken.
+type Lost struct {
+	cfg      LostConfig
+	gpus     map[string]*silence // by uuid
+	answered time.Time           // when any GPU last did
+	node     [2]lostWords        // all_silent, never_answered
+	seen     map[string]bool     // scratch
+}
+
+// silence is since when a GPU does not answer.
+type silence struct {
+	Since time.Time       `json:"since,omitzero"`  // zero while it answers
+	Owner collector.Owner `json:"owner,omitzero"`  // who held it when it last answered
+	Cause string          `json:"cause,omitempty"` // gone or hung: as it began
+
+	words lostWords
+}
+
+// lostWords are evidence, and what it was made of.
+type lostWords struct {
+	counts   lostCounts
+	evidence Evidence
+}
+
+type lostCounts struct {
+	Listed, Known, Answering int // by the driver, ever since boot, now
+	Hung                     bool
+	Since                    time.Time
+}
+
+// NewLost returns the detector of rule gpu_lost.
+func NewLost(cfg LostConfig) *Lost {
+	if cfg.Together <= 0 {
+		cfg.Together = time.Minute
+	}
+	return &Lost{cfg: cfg, gpus: map[string]*silence{}, seen: map[string]bool{}}
+}
+
+// Rule returns gpu_lost.
+func (d *Lost) Rule() *rules.Rule { return rules.Get(rules.IDGPULost) }
+
+// Observe judges each GPU that was seen, and the node.
+func (d *Lost) Observe(s *collector.Snapshot, report func(Observation)) {
+	if !s.Node.Has(metric.GPUsSeen) {
+		return // nobody has asked the driver just now
+	}
+	c := lostCounts{Listed: int(s.Node.Value(metric.GPUsSeen)), Known: len(s.GPUs), Answering: d.listen(s)}
+	atOnce := d.atOnce(s, c)
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		l := d.gpus[g.UUID]
+		for _, cause := range []string{causeGone, causeHung} {
+			o := Observation{Subject: gpuSubject(g.UUID), Cause: cause, Severity: rules.Page, GPU: g, Owner: l.Owner}
+			if !l.Since.IsZero() && cause == l.Cause && !(atOnce && d.withOthers(l)) {
+				o.Score, c.Since, c.Hung = 1, l.Since, g.Present
+				o.Evidence = l.words.say(c, saySilent)
+			}
+			report(o)
+		}
+	}
+	c.Hung = false
+	if s.Node.Name == "" {
+		return
+	}
+	about := func(cause string, severity rules.Severity, words *lostWords, holds bool, say func(lostCounts) Evidence) {
+		o := Observation{Subject: Subject{"node", s.Node.Name}, Cause: cause, Severity: severity}
+		if holds {
+			o.Score, o.Evidence = 1, words.say(c, say)
+		}
+		report(o)
+	}
+	c.Since = d.answered
+	about(causeAllSilent, rules.Page, &d.node[0], atOnce, sayAllSilent)
+	c.Since = time.Time{}
+	// Nothing was lost while somebody used it, so nobody is woken.
+	about(causeNeverAnswered, rules.Ticket, &d.node[1], c.Listed > c.Known, sayNeverAnswered)
+}
+
+// listen notes which GPUs answer and returns how many do.
+func (d *Lost) listen(s *collector.Snapshot) int {
+	answering := 0
+	clear(d.seen)
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		d.seen[g.UUID] = true
+		l := d.gpus[g.UUID]
+		if l == nil {
+			l = &silence{}
+			d.gpus[g.UUID] = l
+		}
+		switch {
+		case g.Answers():
+			answering++
+			l.Since, l.Owner = time.Time{}, holder(g)
+		case l.Since.IsZero():
+			l.Since, l.Cause = s.Time, causeGone
+			if g.Present {
+				l.Cause = causeHung
+			}
+		}
+	}
+	for uuid := range d.gpus {
+		if !d.seen[uuid] {
+			delete(d.gpus, uuid)
+		}
+	}
+	if answering > 0 {
+		d.answered = s.Time
+	}
+	return answering
+}
+
+// atOnce reports whether no GPU answers and at least two of them fell silent
+// together without the driver telling of each that it is lost.
+func (d *Lost) atOnce(s *collector.Snapshot, c lostCounts) bool {
+	if c.Answering > 0 {
+		return false
+	}
+	together, unexplained := 0, false
+	for i := range s.GPUs {
+		if l := d.gpus[s.GPUs[i].UUID]; d.withOthers(l) {
+			together++
+			unexplained = unexplained || !d.toldLost(&s.GPUs[i], l)
+		}
+	}
+	return together >= 2 && unexplained
+}
+
+// withOthers reports whether a GPU fell silent about when the last one did.
+func (d *Lost) withOthers(l *silence) bool { return !l.Since.Before(d.answered.Add(-d.cfg.Together)) }
+
+func (d *Lost) toldLost(g *collector.GPU, l *silence) bool {
+	return slices.ContainsFunc(g.Xids, func(x collector.XidCount) bool {
+		return rules.Lost(x.Code) && !x.Last.Before(l.Since.Add(-d.cfg.Together))
+	})
+}
+
+// say makes the evidence anew only if it would say something else.
+func (w *lostWords) say(c lostCounts, say func(lostCounts) Evidence) Evidence {
+	if w.evidence.Seen == "" || w.counts != c {
+		w.counts, w.evidence = c, say(c)
+	}
+	return w.evidence
+}
+
+func saySilent(c lostCounts) Evidence {
+	e := Evidence{
+		Seen:     "the driver has not answered for it since " + clock(c.Since),
+		Expected: "an answer, as before", Observed: float64(c.Known - c.Answering), Confidence: Certain, Why: "the driver answers for the others",
+	}
+	if c.Hung {
+		e.Title = "GPU hangs in the driver"
+		e.Seen = "a driver call on it has not returned since " + clock(c.Since)
+		e.Action = "Look in the kernel log for the GPU; drain the node, and reset the GPU or, if that hangs too, power-cycle the node."
+	}
+	if c.Answering == 0 {
+		e.Why = "the driver answers, and for no GPU"
+	}
+	e.Seen += fmt.Sprintf("; it lists %s, and %d of %d answer", count(c.Listed, "GPU", "GPUs"), c.Answering, c.Known)
+	return e
+}
+
+func sayAllSilent(c lostCounts) Evidence {
+	since := "since the agent started"
+	if !c.Since.IsZero() {
+		since = "since " + clock(c.Since)
+	}
+	return Evidence{
+		Title:    "No GPU of the node answers",
+		Seen:     fmt.Sprintf("the driver has answered for none of %d GPUs %s; it lists %s", c.Known, since, count(c.Listed, "GPU", "GPUs")),
+		Expected: "answers, as before", Observed: float64(c.Known), Confidence: Certain,
+		Why: "all at once: rather the driver, or what asks it, than each of the GPUs",
+		Action: "Run `nvidia-smi` and `gpuvigil doctor` on the node: if both find no GPU, look in the kernel log for what happened to the driver, drain the node and reboot it; " +
+			"if only gpuvigil finds none, restart it.",
+	}
+}
+
+func sayNeverAnswered(c lostCounts) Evidence {
+	n := c.Listed - c.Known
+	return Evidence{
+		Title:    "GPU never answered",
+		Seen:     fmt.Sprintf("the driver lists %s, and has never answered for %d of them", count(c.Listed, "GPU", "GPUs"), n),
+		Expected: "an answer for each that it lists", Observed: float64(n), Confidence: Certain, Why: "told by the driver, for which the other GPUs may work",
+		Action: "Run `gpuvigil doctor` on the node: it says whether this user may open every GPU; if so, look in the kernel log for the GPU, and power-cycle the node.",
+	}
+}
+
+// Shift moves since when GPUs do not answer.
+func (d *Lost) Shift(by time.Duration) {
+	shift(by, &d.answered)
+	for _, l := range d.gpus {
+		shift(by, &l.Since)
+	}
+}
+
+type lostState struct {
+	Version  int                 `json:"version"`
+	Answered time.Time           `json:"answered"`
+	GPUs     map[string]*silence `json:"gpus"`
+}
+
+// Save returns since when GPUs do not answer.
+func (d *Lost) Save() ([]byte, error) { return json.Marshal(lostState{1, d.answered, d.gpus}) }
+
+// Restore takes up what Save returned.
+func (d *Lost) Restore(data []byte) error {
+	var s lostState
+	if err := decodeState(data, &s, 1); err != nil {
+		return err
+	}
+	d.answered, d.gpus = s.Answered, map[string]*silence{}
+	for uuid, l := range s.GPUs {
+		if l == nil {
+			continue
+		}
+		if l.Cause != causeHung {
+			l.Cause = causeGone
+		}
+		d.gpus[uuid] = l
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+// Package cost is what an hour of a GPU comes to, in whole numbers: the amounts
+// that the ledger books, reports add up and the API hands out. All arithmetic on
+// money, time and energy is here, so that parts always sum to what was paid.
+package cost
+
+import (
+	"time"
+
+	"gpuvigil/collector"
+)
+
+// Amounts is what was booked of something, in integers that add up without
+// rounding. Money is in billionths of the currency.
+type Amounts struct {
+	Time       int64 `json:"time_ns"`          // of GPUs, in nanoseconds
+	Unpriced   int64 `json:"unpriced_time_ns"` // the part of Time for which no price was known: it costs 0 here, and not in truth
+	List       int64 `json:"list_nano"`        // at list price, where there is one
+	Contracted int64 `json:"contracted_nano"`  // at the contracted price, where there is one
+	Effective  int64 `json:"effective_nano"`   // what it costs after all: at the effective price, else the contracted one, else the list's
+	Electric   int64 `json:"electric_nano"`    // of the energy, with what cooling and conversion take; in no other amount
+	Energy     int64 `json:"energy_microjoule"`
+	Carbon     int64 `json:"carbon_nanogram"` // with what cooling and conversion cause
+}
+
+// Columns is the number of amounts.
+const Columns = 8
+
+// Array returns the amounts in the order of the fields.
+func (a Amounts) Array() [Columns]int64 {
+	return [Columns]int64{a.Time, a.Unpriced, a.List, a.Contracted, a.Effective, a.Electric, a.Energy, a.Carbon}
+}
+
+// FromArray is the reverse of Array.
+func FromArray(v [Columns]int64) Amounts {
+	return Amounts{Time: v[0], Unpriced: v[1], List: v[2], Contracted: v[3], Effective: v[4], Electric: v[5], Energy: v[6], Carbon: v[7]}
+}
+
+// Plus returns the sum.
+func (a Amounts) Plus(b Amounts) Amounts {
+	x, y := a.Array(), b.Array()
+	for i := range x {
+		x[i] += y[i]
+	}
+	return FromArray(x)
+}
+
+// Priced reports whether any of the time had a price.
+func (a Amounts) Priced() bool { return a.Unpriced < a.Time }
+
+// Key says whose time on which GPU was in which state.
+type Key struct {
+	UUID  string
+	Owner collector.Owner
+	State State
+}
+
+// Account is what was booked under one key since the ledger began.
+type Account struct {
+	Key
+	GPU      int // index on the node
+	Model    string
+	Currency string
+	Amounts
+}
+
+// Row is what was booked under one key in one hour.
+type Row struct {
+	Hour     time.Time       `json:"hour"` // its beginning, in UTC
+	GPU      int             `json:"gpu"`
+	UUID     string          `json:"uuid"`
+	Model    string          `json:"model"`
+	Owner    collector.Owner `json:"owner"` // empty: unattributed
+	State    State           `json:"state"`
+	Currency string          `json:"currency"`
+	Amounts
+}
+
+// Answer is what a source of costs says for a span of whole hours.
+type Answer struct {
+	Node      string    `json:"node"`
+	Simulated bool      `json:"simulated"`
+	Since     time.Time `json:"since"` // the span that the rows are of: whole hours in UTC, the last one perhaps not over
+	Until     time.Time `json:"until"`
+	Busy      string    `json:"busy"`   // what counts as busy
+	Prices    []Price   `json:"prices"` // in force now, by GPU
+	Rows      []Row     `json:"rows"`   // by hour, GPU, owner, state
+}
+
+// Price is what an hour of a GPU costs now, and who says so.
+type Price struct {
+	GPU      int    `json:"gpu"`
+	UUID     string `json:"uuid"`
+	Model    string `json:"model"`
+	Kind     string `json:"kind"` // list, contracted, effective; empty: no price is known
+	Nano     int64  `json:"nano_per_gpu_hour"`
+	Currency string `json:"currency"`
+	Provider string `json:"provider,omitempty"`
+	Region   string `json:"region,omitempty"`
+	Source   string `json:"source,omitempty"`
+	AsOf     string `json:"as_of,omitempty"` // date
+}
+
+// OwnerEnergy is what one owner's work took on all GPUs of one model since the
+// ledger began.
+type OwnerEnergy struct {
+	Owner    collector.Owner
+	Model    string
+	Currency string
+	Amounts
+}
+
+// Export is what the scrape page shows. It does not change once it is handed out.
+type Export struct {
+	Accounts []Account     // by GPU, owner, state; those that changed within the last hour
+	Owners   []OwnerEnergy // by owner, model; of the owners of these accounts
+	Prices   []Price       // by GPU
+	Budgets  []Budget
+}
+
+// Budget is what a team may spend in a month, in units of the currency.
+type Budget struct {
+	Team, Currency string
+	PerMonth       float64
+}

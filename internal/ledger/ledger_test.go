@@ -1,0 +1,201 @@
+package ledger
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/cost"
+	"gpuvigil/internal/metric"
+	"gpuvigil/internal/price"
+)
+
+func TestGapsAreUnobservedAndPaid(t *testing.T) {
+	b := newBench(t, price.Config{Provider: "Lambda"})
+	for _, s := range []float64{0, 1, 2, 5, 9, 10} { // three intervals are seen, four are not
+		b.Observe(at(start.Add(time.Duration(s*1e9)), 1).Snapshot)
+	}
+	b.write()
+	b.restart()
+	b.Observe(at(start.Add(3610*time.Second), 1).Snapshot) // down for an hour
+	b.Observe(at(start.Add(3611*time.Second), 1).Snapshot)
+	want := map[owned]float64{{state: cost.Free}: 1 + 1 + 3 + 1 + 1, {state: cost.Unobserved}: 4 + 3600}
+	if diff := cmp.Diff(want, b.sums(), cmp.AllowUnexported(owned{})); diff != "" {
+		t.Errorf("gaps are booked otherwise (-want +got):\n%s", diff)
+	}
+	sum := cost.Amounts{}
+	for _, r := range b.costs().Rows {
+		sum = sum.Plus(r.Amounts)
+	}
+	if want := exact(times(3611e9, 3.99e9)); sum.Effective != want || sum.List != want {
+		t.Errorf("an hour and 11 s at 3.99 USD cost %d billionths, want %d", sum.Effective, want)
+	}
+}
+
+func TestAClockThatIsSetIsNoTime(t *testing.T) {
+	for name, step := range map[string]time.Duration{"forward": time.Hour, "back": -5 * time.Hour} {
+		b := newBench(t, price.Config{})
+		b.Observe(at(start, 1).Snapshot)
+		b.Observe(at(start.Add(time.Second), 1).Snapshot)
+		n := at(start.Add(2*time.Second+step), 1)
+		n.Step = step
+		b.Observe(n.Snapshot)
+		b.Observe(at(start.Add(3*time.Second+step), 1).Snapshot)
+		want := map[owned]float64{{state: cost.Free}: 2, {state: cost.Unobserved}: 1}
+		if diff := cmp.Diff(want, b.sums(), cmp.AllowUnexported(owned{})); diff != "" {
+			t.Errorf("after the clock was set %s, 3 s are booked as (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestAClockThatRanAheadBeforeTheRestart(t *testing.T) {
+	b := newBench(t, price.Config{})
+	b.Observe(at(start.Add(time.Hour), 1).Snapshot)
+	b.Observe(at(start.Add(time.Hour+time.Second), 1).Snapshot)
+	b.write()
+	b.restart()
+	for s := range 3 {
+		b.Observe(at(start.Add(time.Duration(s)*time.Second), 1).Snapshot)
+	}
+	if diff := cmp.Diff(map[owned]float64{{state: cost.Free}: 3}, b.sums(), cmp.AllowUnexported(owned{})); diff != "" {
+		t.Errorf("what passed is not booked once (-want +got):\n%s", diff)
+	}
+}
+
+func TestAGPUThatComesBackAfterLong(t *testing.T) {
+	b := newBench(t, price.Config{})
+	b.Observe(at(start, 2).Snapshot)
+	b.Observe(at(start.Add(time.Second), 1).Snapshot) // GPU-b is away for ten seconds
+	b.Observe(at(start.Add(10*time.Second), 2).Snapshot)
+	b.Observe(at(start.Add(10*time.Second+DefaultRetention), 1).Snapshot)
+	b.Observe(at(start.Add(11*time.Second+DefaultRetention), 2).Snapshot)
+	got := map[string]float64{}
+	for _, r := range b.costs().Rows {
+		got[r.UUID+" "+r.State.String()] += time.Duration(r.Time).Seconds()
+	}
+	want := map[string]float64{"GPU-a free": 2, "GPU-a unobserved": 9 + DefaultRetention.Seconds(), "GPU-b unobserved": 10}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("a GPU that was away for longer than the retention is booked for that time, or one that was not is not (-want +got):\n%s", diff)
+	}
+}
+
+func TestEnergyByCounterAndByPower(t *testing.T) {
+	byHour := make([]float64, 24)
+	byHour[12], byHour[13] = 0.10, 0.40
+	cfg := price.Config{Energy: price.Energy{PerKWh: byHour, PUE: 2, Carbon: []float64{500}}}
+	run := func(counters []float64, power float64, step time.Duration) (sum cost.Amounts) {
+		b := newBench(t, cfg)
+		for i, c := range counters {
+			n := at(start.Add(time.Duration(i)*step), 1)
+			n.GPUs[0].Set(metric.PowerDraw, power)
+			if c >= 0 {
+				n.GPUs[0].Set(metric.Energy, c)
+			}
+			b.Observe(n.Snapshot)
+		}
+		for _, r := range b.costs().Rows {
+			sum = sum.Plus(r.Amounts)
+		}
+		return sum
+	}
+	for name, c := range map[string]struct {
+		counters []float64
+		joules   int64
+	}{
+		"counted":                     {[]float64{5e6, 5e6 + 600, 5e6 + 1300}, 1300},
+		"counter begins anew":         {[]float64{5e6, 5e6 + 600, 100}, 700},
+		"no counter, by power":        {[]float64{-1, -1, -1}, 1400},
+		"counter leaps":               {[]float64{5, 5e6, 5e6 + 700}, 700},
+		"counter comes late":          {[]float64{-1, 5e6, 5e6 + 700}, 700},
+		"counter is away for a while": {[]float64{5e6, -1, 5e6 + 1500}, 1500},
+	} {
+		if got := run(c.counters, 700, time.Second); got.Energy != c.joules*1e6 {
+			t.Errorf("%s: %d µJ, want %d J", name, got.Energy, c.joules)
+		}
+	}
+	// Two hours in which nobody looked, at two prices: 3.6 MJ are a kWh.
+	got := run([]float64{0, 7.2e6}, 700, 2*time.Hour)
+	if got.Energy != 7.2e12 || got.Electric != (0.10+0.40)*2*1e9 || got.Carbon != 2*500*2*1e9 {
+		t.Errorf("a kWh at 0.10 and one at 0.40, twice over for the data centre, cost %d billionths and cause %d ng; %d µJ", got.Electric, got.Carbon, got.Energy)
+	}
+}
+
+// TestTooManyOwnersAreFoldedAndSumsMatch holds the bound on accounts.
+func TestTooManyOwnersAreFoldedAndSumsMatch(t *testing.T) {
+	b := newBench(t, price.Config{})
+	before := folded.Get()
+	b.Observe(at(start, 1).Snapshot)
+	for i := range 50 {
+		n := at(start.Add(time.Duration(i+1)*time.Second), 1)
+		n.process(0, "", collector.Owner{Kind: "pod", ID: fmt.Sprintf("a/pod-%d", i)}, 1, 1)
+		n.GPUs[0].Set(metric.SMActivity, 1)
+		b.Observe(n.Snapshot)
+	}
+	got := b.sums()
+	if other := got[owned{Other, cost.Busy}]; other != 50-maxOwners || folded.Get()-before != other || len(got) != maxOwners+1 {
+		t.Errorf("of 50 owners in an hour %v s are folded and %v counted; there are %d accounts, want %d s and %d", other, folded.Get()-before, len(got), 50-maxOwners, maxOwners+1)
+	}
+	n := at(start.Add(time.Hour), 1) // in the next hour there is room again
+	n.process(0, "", collector.Owner{Kind: "pod", ID: "a/pod-49"}, 1, 1)
+	n.GPUs[0].Set(metric.SMActivity, 1)
+	b.Observe(at(start.Add(time.Hour-time.Second), 1).Snapshot)
+	b.Observe(n.Snapshot)
+	n = at(start.Add(time.Hour+time.Second), 1)
+	n.process(0, "", collector.Owner{Kind: "pod", ID: "a/pod-49"}, 1, 1)
+	n.GPUs[0].Set(metric.SMActivity, 1)
+	b.Observe(n.Snapshot)
+	if got := b.sums()[owned{collector.Owner{Kind: "pod", ID: "a/pod-49"}, cost.Busy}]; got != 1 {
+		t.Errorf("an owner who was one too many has %v s in the next hour, want 1", got)
+	}
+}
+
+func TestPricesInForceAreSaid(t *testing.T) {
+	b := newBench(t, price.Config{Provider: "RunPod"})
+	n := at(start, 2)
+	n.GPUs[1].Model = "NVIDIA H1000"
+	b.Observe(n.Snapshot)
+	n = at(start.Add(time.Second), 2)
+	n.GPUs[1].Model = "NVIDIA H1000"
+	b.Observe(n.Snapshot)
+	b.write()
+	want := []cost.Price{
+		{GPU: 0, UUID: "GPU-a", Model: h100, Kind: "list", Nano: 3.99e9, Currency: "USD", Provider: "RunPod", Region: "secure",
+			Source: "H100 SXM, datareceipts/data-receipts", AsOf: "2026-11-09"},
+		{GPU: 1, UUID: "GPU-b", Model: "NVIDIA H1000"},
+	}
+	if diff := cmp.Diff(want, b.Export().Prices); diff != "" {
+		t.Errorf("prices in force (-want +got):\n%s", diff)
+	}
+	for _, a := range b.Export().Accounts {
+		if a.Priced() != (a.GPU == 0) || a.Time != 1e9 || a.Currency != "USD" {
+			t.Errorf("account %+v: only the GPU that is known has a price", a)
+		}
+	}
+}
+
+func TestAnotherCurrencyBeginsAtZero(t *testing.T) {
+	b := newBench(t, price.Config{})
+	b.Observe(at(start, 1).Snapshot)
+	b.Observe(at(start.Add(time.Second), 1).Snapshot)
+	b.write()
+	b.cfg.Prices = newBook(t, price.Config{Provider: price.NoProvider, Own: []price.Own{{GPU: "*", PerHour: 3.6, Currency: "EUR", Kind: price.Contracted}}})
+	b.restart()
+	b.Observe(at(start.Add(2*time.Second), 1).Snapshot)
+	b.Observe(at(start.Add(3*time.Second), 1).Snapshot)
+	b.write()
+	for _, a := range b.Export().Accounts {
+		if a.Currency != "EUR" || a.Effective != 1e6*a.Time/1e9 && a.State == cost.Unobserved || a.Effective > 2e6 || a.List != 0 {
+			t.Errorf("account in another currency: %+v, want euros of what was booked since only", a)
+		}
+	}
+	money := map[string]int64{}
+	for _, r := range b.costs().Rows {
+		money[r.Currency] += r.Effective
+	}
+	if money["USD"] != exact(times(1e9, 3.85e9)) || money["EUR"] != 2e6 {
+		t.Errorf("hours hold %v billionths, want a second at 3.85 USD and two at 3.60 EUR", money)
+	}
+}

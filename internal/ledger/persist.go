@@ -1,0 +1,310 @@
+package ledger
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/cost"
+	"gpuvigil/internal/store"
+)
+
+// The keys in the store's bucket: one value for the GPUs, one for each account, one
+// for each hour and currency.
+const (
+	stateKey      = "state"
+	accountPrefix = "account/"
+	hourPrefix    = "hour/"
+	damagedPrefix = "damaged/" // before the key of what could not be read
+
+	hourLayout = "2006-01-02T15Z"
+
+	// schema is raised when an older release could no longer read what this one
+	// writes.
+	schema = 1
+)
+
+// state is what is kept beside accounts and hours.
+type state struct {
+	Version  int             `json:"version"`
+	Sequence uint64          `json:"sequence"` // of the transaction that wrote it
+	Currency string          `json:"currency"`
+	GPUs     map[string]*gpu `json:"gpus"`
+}
+
+// entry is what is kept of one key, in an account or in an hour. Currency is the
+// hour's.
+type entry struct {
+	UUID   string              `json:"u"`
+	Model  string              `json:"m,omitempty"` // in an hour only
+	GPU    int                 `json:"g,omitempty"` // in an hour only
+	Owner  collector.Owner     `json:"o,omitzero"`
+	State  cost.State          `json:"s"`
+	Amount [cost.Columns]int64 `json:"a"`
+	At     *time.Time          `json:"t,omitempty"` // in an account only: of the last change
+}
+
+func (e *entry) key() cost.Key { return cost.Key{UUID: e.UUID, Owner: e.Owner, State: e.State} }
+
+// check refuses what cannot have been booked.
+func (e *entry) check() error {
+	for _, v := range e.Amount {
+		if v < 0 {
+			return fmt.Errorf("an amount of %v is negative", e.key())
+		}
+	}
+	return nil
+}
+
+// decodeState reads the value of stateKey.
+func decodeState(data []byte) (*state, error) {
+	s := &state{}
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, err
+	}
+	if s.Version < 1 || s.Version > schema {
+		return nil, fmt.Errorf("it has version %d, this release knows 1 to %d: run the newer release again to keep it", s.Version, schema)
+	}
+	for uuid, g := range s.GPUs {
+		if g == nil {
+			return nil, fmt.Errorf("GPU %.60q is empty", uuid)
+		}
+		rests := append(slices.Clone(g.Carry.Rates[:]), g.Carry.Electric, g.Carry.Carbon)
+		if slices.ContainsFunc(rests, func(v int64) bool { return v < 0 || v >= cost.PerHour }) {
+			return nil, fmt.Errorf("what is left over of GPU %.60q is not less than a unit", uuid)
+		}
+	}
+	return s, nil
+}
+
+// decodeEntries reads an hour.
+func decodeEntries(data []byte) ([]entry, error) {
+	var list []entry
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if err := list[i].check(); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// decodeAccount reads an account.
+func decodeAccount(data []byte) (*entry, error) {
+	e := &entry{}
+	if err := json.Unmarshal(data, e); err != nil {
+		return nil, err
+	}
+	if e.At == nil {
+		return nil, errors.New("it has no time")
+	}
+	return e, e.check()
+}
+
+// parseHour reads the key of an hour.
+func parseHour(key string) (hour time.Time, currency string, err error) {
+	text, currency, _ := strings.Cut(strings.TrimPrefix(key, hourPrefix), "/")
+	hour, err = time.Parse(hourLayout, text)
+	return hour, currency, err
+}
+
+func hourKey(hour time.Time, currency string) string {
+	return hourPrefix + hour.UTC().Format(hourLayout) + "/" + currency
+}
+
+// accountKey is the account's place in the store.
+func accountKey(k cost.Key) (string, error) {
+	text, err := json.Marshal([]string{k.UUID, k.State.String(), k.Owner.Kind, k.Owner.ID, k.Owner.Team})
+	return accountPrefix + string(text), err
+}
+
+// restore reads accounts and GPUs. An account that cannot be read is an error: what
+// was paid would be counted from zero.
+func (l *Ledger) restore() error {
+	return l.store.View(func(tx *store.Tx) error {
+		wrap := func(key string, err error) error {
+			return fmt.Errorf("restore the ledger from %s: %.100q: %w; move the file away to begin anew", l.store.Path(), key, err)
+		}
+		if data := tx.Get(store.Ledger, stateKey); data != nil {
+			s, err := decodeState(data)
+			if err != nil {
+				return wrap(stateKey, err)
+			}
+			l.sequence, l.currency = s.Sequence, s.Currency
+			maps.Copy(l.gpus, s.GPUs)
+		}
+		var err error
+		tx.Range(store.Ledger, accountPrefix, func(k string, v []byte) bool {
+			if !strings.HasPrefix(k, accountPrefix) {
+				return false
+			}
+			var e *entry
+			if e, err = decodeAccount(v); err != nil {
+				err = wrap(k, err)
+				return false
+			}
+			l.accounts[e.key()] = &account{Amounts: cost.FromArray(e.Amount), at: *e.At, written: cost.FromArray(e.Amount)}
+			if e.At.After(l.now) {
+				l.now = *e.At
+			}
+			return true
+		})
+		return err
+	})
+}
+
+// WriteTx writes what has been booked into the transaction. What is exported follows
+// once the transaction is on disk; if it fails, the next call writes all of it.
+func (l *Ledger) WriteTx(tx *store.Tx) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.gpus) == 0 {
+		return nil // it has never seen a GPU
+	}
+	if l.writing != nil { // the transaction before has failed
+		l.fresh.merge(l.writing)
+		if l.undo != nil {
+			l.undo()
+		}
+	}
+	l.undo = nil
+	l.writing, l.fresh = l.fresh, hours{}
+	l.sequence++
+	if hour := l.now.Truncate(time.Hour); !hour.Equal(l.pruned) {
+		l.prune()
+		if err := l.pruneHours(tx); err != nil {
+			return err
+		}
+	}
+	changed, dropped := l.changed, l.dropped
+	actual := map[cost.Key]cost.Amounts{}
+	for k := range changed {
+		actual[k] = l.accounts[k].Amounts
+	}
+	errs := []error{l.writeAccounts(tx), l.writeState(tx)}
+	for hour, in := range l.writing {
+		errs = append(errs, l.writeHour(tx, hour, in))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("write the ledger: %w", err)
+	}
+	l.changed, l.dropped = map[cost.Key]bool{}, nil
+	export, now := l.snapshot(), l.now
+	l.undo = func() {
+		maps.Copy(l.changed, changed)
+		l.dropped = append(dropped, l.dropped...)
+	}
+	tx.OnCommit(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.writing, l.undo, l.pruned = nil, nil, now.Truncate(time.Hour)
+		for k, a := range actual {
+			if now := l.accounts[k]; now != nil {
+				now.written = a
+			}
+		}
+		l.export.Store(export)
+		accounts.Set(float64(len(l.accounts)))
+	})
+	return nil
+}
+
+func (l *Ledger) writeState(tx *store.Tx) error {
+	data, err := json.Marshal(state{Version: schema, Sequence: l.sequence, Currency: l.currency, GPUs: l.gpus})
+	if err != nil {
+		return err
+	}
+	return tx.Put(store.Ledger, stateKey, data)
+}
+
+func (l *Ledger) writeAccounts(tx *store.Tx) error {
+	for _, k := range l.dropped {
+		key, err := accountKey(k)
+		if err == nil && l.accounts[k] == nil {
+			err = tx.Delete(store.Ledger, key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for k := range l.changed {
+		a := l.accounts[k]
+		key, err := accountKey(k)
+		if err != nil {
+			return err
+		}
+		data, err := json.Marshal(entry{UUID: k.UUID, Owner: k.Owner, State: k.State, Amount: a.Array(), At: &a.at})
+		if err != nil {
+			return err
+		}
+		if err := tx.Put(store.Ledger, key, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeHour adds to what is on disk of the hour.
+func (l *Ledger) writeHour(tx *store.Tx, hour time.Time, in map[cost.Key]*cost.Amounts) error {
+	key := hourKey(hour, l.currency)
+	var list []entry
+	if data := tx.Get(store.Ledger, key); data != nil {
+		var err error
+		if list, err = decodeEntries(data); err != nil {
+			l.cfg.Log.Error("An hour of the ledger cannot be read: it is kept aside, and begun anew.", "key", key, "aside", damagedPrefix+key, "err", err)
+			if err := tx.Put(store.Ledger, damagedPrefix+key, data); err != nil {
+				return err
+			}
+			list = nil
+		}
+	}
+	place := map[cost.Key]int{}
+	for i := range list {
+		place[list[i].key()] = i
+	}
+	for k, a := range in {
+		i, known := place[k]
+		if !known {
+			i = len(list)
+			e := entry{UUID: k.UUID, Owner: k.Owner, State: k.State}
+			if g := l.gpus[k.UUID]; g != nil {
+				e.GPU, e.Model = g.Index, g.Model
+			}
+			list = append(list, e)
+		}
+		list[i].Amount = cost.FromArray(list[i].Amount).Plus(*a).Array()
+	}
+	slices.SortFunc(list, func(a, b entry) int { return compareKeys(a.GPU, b.GPU, a.key(), b.key()) })
+	data, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	return tx.Put(store.Ledger, key, data)
+}
+
+// pruneHours deletes the hours that are older than the retention.
+func (l *Ledger) pruneHours(tx *store.Tx) error {
+	limit := l.now.Add(-l.cfg.Retention)
+	var old []string
+	tx.Range(store.Ledger, hourPrefix, func(k string, _ []byte) bool {
+		hour, _, err := parseHour(k)
+		if !strings.HasPrefix(k, hourPrefix) || err == nil && hour.Add(time.Hour).After(limit) {
+			return false
+		}
+		old = append(old, k) // also what is no hour: nobody could read it
+		return true
+	})
+	for _, k := range old {
+		if err := tx.Delete(store.Ledger, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}

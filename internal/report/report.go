@@ -1,0 +1,198 @@
+// Package report writes what GPUs cost, by team, job, model or GPU, from whatever
+// source of costs there is. Lines sum to the total exactly, also as they are printed.
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/cost"
+	"gpuvigil/internal/text"
+)
+
+// Source is where costs are read from: the agent of a node, a time-series database.
+type Source interface {
+	// Costs returns what was booked from since to until, in whole hours; a zero until
+	// is now. The answer says which span it has.
+	Costs(ctx context.Context, since, until time.Time) (*cost.Answer, error)
+}
+
+// By is what a report has a line for.
+type By string
+
+// What there can be a line for.
+const (
+	ByTeam  By = "team"
+	ByJob   By = "job" // or whatever the owner is: a pod, a container, a user
+	ByModel By = "model"
+	ByGPU   By = "gpu"
+)
+
+// Groups returns what there can be a line for.
+func Groups() []string {
+	return []string{string(ByTeam), string(ByJob), string(ByModel), string(ByGPU)}
+}
+
+// Format is how a report is written.
+type Format string
+
+// The formats.
+const (
+	Table Format = "table" // for people; rounded so that lines sum to the total
+	CSV   Format = "csv"   // a line for each state, exact
+	JSON  Format = "json"  // whole numbers, exact
+)
+
+// Formats returns the formats.
+func Formats() []string { return []string{string(Table), string(CSV), string(JSON)} }
+
+// Report is costs by something.
+type Report struct {
+	Node      string       `json:"node"`
+	Simulated bool         `json:"simulated"`
+	Since     time.Time    `json:"since"`
+	Until     time.Time    `json:"until"`
+	By        By           `json:"by"`
+	Busy      string       `json:"busy"`   // what counts as busy
+	Prices    []cost.Price `json:"prices"` // in force now
+	Lines     []Line       `json:"lines"`  // the dearest first
+	Totals    []Line       `json:"totals"` // one for each currency
+}
+
+// Line is what something cost.
+type Line struct {
+	Key      string                      `json:"key"`
+	Currency string                      `json:"currency"`
+	Total    cost.Amounts                `json:"total"`
+	States   map[cost.State]cost.Amounts `json:"states"`
+}
+
+func (l *Line) add(s cost.State, a cost.Amounts) {
+	l.Total = l.Total.Plus(a)
+	l.States[s] = l.States[s].Plus(a)
+}
+
+// New adds up an answer. since is what was asked for; a zero one is whatever there
+// is. A span that begins before the first that was booked is refused: what is not
+// there would look like nothing spent.
+func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
+	if len(a.Rows) == 0 {
+		return nil, fmt.Errorf("node %s has booked nothing in that time: the ledger begins with the first look at a GPU, and is written every 30 s", a.Node)
+	}
+	if !since.IsZero() && a.Since.After(since) {
+		return nil, fmt.Errorf("node %s has booked nothing before %s: ask with --since=%dh, or --since=all for what there is",
+			a.Node, a.Since.Format(time.RFC3339), max(1, int(a.Until.Sub(a.Since).Hours())))
+	}
+	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices}
+	lines, totals := lines{}, lines{}
+	for _, row := range a.Rows {
+		lines.at(key(row, by), row.Currency).add(row.State, row.Amounts)
+		totals.at("TOTAL", row.Currency).add(row.State, row.Amounts)
+	}
+	r.Lines, r.Totals = lines.sorted(), totals.sorted()
+	return r, nil
+}
+
+// lines are by key and currency.
+type lines map[[2]string]*Line
+
+func (l lines) at(key, currency string) *Line {
+	k := [2]string{key, currency}
+	if l[k] == nil {
+		l[k] = &Line{Key: key, Currency: currency, States: map[cost.State]cost.Amounts{}}
+	}
+	return l[k]
+}
+
+func (l lines) sorted() []Line {
+	var out []Line
+	for _, line := range l {
+		out = append(out, *line)
+	}
+	slices.SortFunc(out, func(a, b Line) int {
+		return cmp.Or(strings.Compare(a.Currency, b.Currency), cmp.Compare(b.Total.Effective, a.Total.Effective),
+			cmp.Compare(b.Total.Time, a.Total.Time), strings.Compare(a.Key, b.Key))
+	})
+	return out
+}
+
+// maxKey is what fits on a line.
+const maxKey = 80
+
+// key returns what the row is added up under. Names are untrusted.
+func key(r cost.Row, by By) string {
+	switch by {
+	case ByTeam:
+		switch {
+		case r.Owner == (collector.Owner{}):
+			return r.Owner.String()
+		case r.Owner.Team == "":
+			return "no team"
+		}
+		return text.Clean(r.Owner.Team, maxKey)
+	case ByJob:
+		return text.Clean(r.Owner.String(), maxKey)
+	case ByModel:
+		return text.Clean(cmp.Or(r.Model, "unknown model"), maxKey)
+	default:
+		return text.Clean(fmt.Sprintf("%d %s", r.GPU, r.UUID), maxKey)
+	}
+}
+
+// Write writes the report.
+func (r *Report) Write(w io.Writer, f Format) error {
+	switch f {
+	case CSV:
+		return r.csv(w)
+	case JSON:
+		return r.json(w)
+	}
+	return r.table(w)
+}
+
+// header says of what the report is, what counts as busy and whose prices it goes by.
+func (r *Report) header() []string {
+	simulated := ""
+	if r.Simulated {
+		simulated = " (SIMULATED)"
+	}
+	out := []string{
+		fmt.Sprintf("Cost of the GPUs of %s%s by %s, from %s to %s", text.Clean(r.Node, maxKey), simulated, r.By, r.Since.UTC().Format(minute), r.Until.UTC().Format(minute)),
+		"Busy: " + r.Busy + ".",
+	}
+	return append(out, r.prices()...)
+}
+
+const minute = "2006-01-02 15:04 MST"
+
+// prices says what each kind of GPU costs now, and who says so.
+func (r *Report) prices() []string {
+	count := map[string]int{}
+	for _, p := range r.Prices {
+		says := fmt.Sprintf("%s: no price is known: give one under prices.own", text.Clean(p.Model, maxKey))
+		if p.Kind != "" {
+			says = fmt.Sprintf("%s: %s %s per GPU-hour, %s price", text.Clean(p.Model, maxKey), decimal(p.Nano, 9, 2), p.Currency, p.Kind)
+			for _, more := range []string{strings.TrimSpace(p.Provider + " " + p.Region), p.Source} {
+				if more != "" {
+					says += ", " + text.Clean(more, maxKey)
+				}
+			}
+			if p.AsOf != "" {
+				says += ", as of " + p.AsOf
+			}
+		}
+		count[says]++
+	}
+	var out []string
+	for _, says := range slices.Sorted(maps.Keys(count)) {
+		out = append(out, fmt.Sprintf("Price now: %d × %s.", count[says], says))
+	}
+	return out
+}

@@ -1,0 +1,177 @@
+package report
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gpuvigil/internal/cost"
+)
+
+// decimal writes a whole number of which the last digits are after the point, with
+// at least so many places.
+func decimal(v int64, digits, places int) string {
+	s := strconv.FormatInt(v, 10)
+	for len(s) <= digits {
+		s = "0" + s
+	}
+	whole, rest := s[:len(s)-digits], strings.TrimRight(s[len(s)-digits:], "0")
+	for len(rest) < places {
+		rest += "0"
+	}
+	if rest == "" {
+		return whole
+	}
+	return whole + "." + rest
+}
+
+func (r *Report) json(w io.Writer) error {
+	out, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(out, '\n'))
+	return err
+}
+
+// csv writes a line for each key, currency and state, exact to the last digit, after
+// the header as comments.
+func (r *Report) csv(w io.Writer) error {
+	for _, h := range r.header() {
+		if _, err := fmt.Fprintln(w, "# "+h); err != nil {
+			return err
+		}
+	}
+	c := csv.NewWriter(w)
+	head := []string{string(r.By), "state", "gpu_seconds", "gpu_seconds_without_price", "currency", "cost", "list_cost", "contracted_cost",
+		"energy_joules", "energy_cost", "carbon_grams"}
+	if err := c.Write(head); err != nil {
+		return err
+	}
+	for _, l := range slices.Concat(r.Lines, r.Totals) {
+		for s := range cost.States {
+			a, booked := l.States[s]
+			if !booked {
+				continue
+			}
+			if err := c.Write([]string{l.Key, s.String(), decimal(a.Time, 9, 0), decimal(a.Unpriced, 9, 0), l.Currency, decimal(a.Effective, 9, 2),
+				decimal(a.List, 9, 2), decimal(a.Contracted, 9, 2), decimal(a.Energy, 6, 0), decimal(a.Electric, 9, 2), decimal(a.Carbon, 9, 0)}); err != nil {
+				return err
+			}
+		}
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// column is one of the table's numbers.
+type column struct {
+	head   string
+	unit   int64 // of the amount, for one in the last digit that is shown
+	digits int   // after the point
+	of     func(*Line) int64
+	known  func(total *Line) bool
+}
+
+const (
+	centiHour = cost.PerHour / 100
+	cent      = 1e7
+	deciKWh   = cost.PerHour / 10
+	deciKilo  = 1e11
+)
+
+func columns(currency string) []column {
+	always := func(*Line) bool { return true }
+	priced := func(l *Line) bool { return l.Total.Priced() }
+	hours := func(s cost.State) column {
+		return column{strings.ReplaceAll(s.String(), "_", " "), centiHour, 2, func(l *Line) int64 { return l.States[s].Time }, always}
+	}
+	return []column{
+		{"GPU-hours", centiHour, 2, func(l *Line) int64 { return l.Total.Time }, always},
+		hours(cost.Busy), hours(cost.IdleHeld), hours(cost.HeldWithoutProcess), hours(cost.Free), hours(cost.Unavailable), hours(cost.Unobserved),
+		{strings.TrimSpace("cost " + currency), cent, 2, func(l *Line) int64 { return l.Total.Effective }, priced},
+		{"not busy", cent, 2, func(l *Line) int64 { return l.Total.Effective - l.States[cost.Busy].Effective }, priced},
+		{"kWh", deciKWh, 1, func(l *Line) int64 { return l.Total.Energy }, func(l *Line) bool { return l.Total.Energy > 0 }},
+		{"kg CO2", deciKilo, 1, func(l *Line) int64 { return l.Total.Carbon }, func(l *Line) bool { return l.Total.Carbon > 0 }},
+	}
+}
+
+// table writes for people. What is rounded sums to the rounded total: of each column
+// the remainders go where they are largest.
+func (r *Report) table(w io.Writer) error {
+	out := r.header()
+	for i := range r.Totals {
+		total := &r.Totals[i]
+		lines := slices.DeleteFunc(slices.Clone(r.Lines), func(l Line) bool { return l.Currency != total.Currency })
+		out = append(out, "")
+		out = append(out, grid(string(r.By), lines, total)...)
+		out = append(out, notes(total)...)
+	}
+	_, err := io.WriteString(w, strings.Join(out, "\n")+"\n")
+	return err
+}
+
+func grid(by string, lines []Line, total *Line) []string {
+	cells := [][]string{{by}}
+	for _, l := range lines {
+		cells = append(cells, []string{l.Key})
+	}
+	cells = append(cells, []string{total.Key})
+	for _, c := range columns(total.Currency) {
+		whole := (c.of(total) + c.unit/2) / c.unit
+		weights := make([]uint64, len(lines))
+		for i := range lines {
+			weights[i] = uint64(c.of(&lines[i]))
+		}
+		cells[0] = append(cells[0], c.head)
+		for i, v := range append(cost.Split(whole, weights), whole) {
+			cell := decimal(v, c.digits, c.digits)
+			if !c.known(total) {
+				cell = "-"
+			}
+			cells[i+1] = append(cells[i+1], cell)
+		}
+	}
+	return aligned(cells)
+}
+
+// aligned pads the cells: names to the left, numbers to the right.
+func aligned(cells [][]string) []string {
+	widths := make([]int, len(cells[0]))
+	for _, row := range cells {
+		for i, c := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(c))
+		}
+	}
+	var out []string
+	for _, row := range cells {
+		var b strings.Builder
+		for i, c := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c))
+			if i == 0 {
+				b.WriteString(c + pad)
+			} else {
+				b.WriteString("  " + pad + c)
+			}
+		}
+		out = append(out, strings.TrimRight(b.String(), " "))
+	}
+	return out
+}
+
+// notes says what of the total is not known.
+func notes(total *Line) []string {
+	var out []string
+	if ns := total.Total.Unpriced; ns > 0 {
+		out = append(out, fmt.Sprintf("%s GPU-hours have no price and cost nothing here.", decimal((ns+centiHour/2)/centiHour, 2, 2)))
+	}
+	if ns := total.States[cost.Unobserved].Time; ns > 0 {
+		out = append(out, fmt.Sprintf("%.1f %% of the time is unobserved: nobody knows what the GPUs did then, and it is paid all the same.", 100*float64(ns)/float64(total.Total.Time)))
+	}
+	return out
+}
