@@ -79,6 +79,8 @@ var bans = []ban{
 		reason: "NVML can hang or kill its process: only the child that cmd starts may hold it"},
 	{from: []string{"..."}, to: []string{"github.com/NVIDIA/..."}, direct: true,
 		reason: "one package talks to the driver, so that one place guards its symbols and its calls"},
+	{from: []string{"..."}, to: []string{"google.golang.org/grpc/...", "k8s.io/..."}, direct: true,
+		reason: "one package talks to the kubelet, and nobody to the API server"},
 	{from: []string{"..."}, to: []string{"cmd/..."}, direct: true,
 		reason: "cmd knows everybody and nobody knows it"},
 	{from: []string{"collector/nvml", "collector/child"}, to: []string{"net", "net/http"}, direct: true,
@@ -91,6 +93,9 @@ var bans = []ban{
 var allowed = map[string][]string{
 	"collector/nvml":        {"cmd/gpuvigil"},
 	"github.com/NVIDIA/...": {"collector/nvml"},
+
+	"google.golang.org/grpc/...": {"collector/owner"},
+	"k8s.io/...":                 {"collector/owner"},
 }
 
 // listed is a package as go list tells it.
@@ -159,6 +164,8 @@ func TestBansBite(t *testing.T) {
 	f("gpuvigil/collector/nvml", "github.com/NVIDIA/go-nvml/pkg/nvml", false)
 	f("gpuvigil/collector/nvml", "net/http", true)
 	f("gpuvigil/collector/child", "github.com/NVIDIA/go-nvml/pkg/nvml", true)
+	f("gpuvigil/collector/owner", "google.golang.org/grpc", false)
+	f("gpuvigil/collector/host", "google.golang.org/grpc", true)
 	f("gpuvigil/detect", "gpuvigil/detect/stream", false)
 	f("gpuvigil/detect", "github.com/prometheus/client_golang/api", true)
 	f("gpuvigil/rules", "github.com/slack-go/slack", true)

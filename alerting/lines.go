@@ -28,6 +28,18 @@ func owner(o collector.Owner) string {
 	return text.Clean(who, nameSize)
 }
 
+// who adds that the severity is higher for the sake of a critical workload.
+func who(f *detect.Finding) string {
+	said := owner(f.Owner)
+	if !f.Critical {
+		return said
+	}
+	if said == "" {
+		return "a critical workload"
+	}
+	return said + " (critical)"
+}
+
 func sure(e detect.Evidence) string {
 	if e.Why == "" {
 		return string(e.Confidence)

@@ -51,7 +51,7 @@ func Render(m Message) Text {
 		t.Simulated = t.Simulated || i.Members[k].Simulated
 	}
 	t.Headline = headline(m, root)
-	t.add("Who", owner(root.Owner))
+	t.add("Who", who(root))
 	t.add("Seen", text.Clean(root.Evidence.Seen, valueSize))
 	t.add("Expected", text.Clean(root.Evidence.Expected, valueSize))
 	t.add("How sure", sure(root.Evidence))

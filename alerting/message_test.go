@@ -91,6 +91,14 @@ func TestAPersonsNameDoesNotGoIntoAChannel(t *testing.T) {
 	}
 }
 
+func TestACriticalWorkloadIsNamedSo(t *testing.T) {
+	i := example.Incidents()[0]
+	i.Members[0].Critical = true
+	if text := alerting.Render(example.Message(i)).String(); !strings.Contains(text, "team nlp (critical)") {
+		t.Errorf("the message does not say why it is more serious:\n%s", text)
+	}
+}
+
 func TestAnIncidentOfAnUnknownRuleStillReads(t *testing.T) {
 	i := detect.Incident{ID: "x", Rule: "gone_rule", Severity: rules.Ticket, State: detect.Firing, Opened: time.Unix(0, 0)}
 	want := "TICKET gpu-117: gone_rule"

@@ -150,7 +150,9 @@ func (c *composer) versionEvents(now []Version, at time.Time, events []Event) []
 		}
 		from := c.versions[i].Value
 		c.versions[i] = v
-		told := slices.ContainsFunc(events, func(e Event) bool { return e.Kind == VersionEvent && e.Component == v.Component && e.Owner == (Owner{}) })
+		told := slices.ContainsFunc(events, func(e Event) bool {
+			return e.Kind == VersionEvent && e.Component == v.Component && e.Owner == (Owner{})
+		})
 		if from != v.Value && !told {
 			events = append(events, Event{Time: at, Kind: VersionEvent, Component: v.Component, From: from, To: v.Value})
 		}

@@ -449,6 +449,16 @@ func (r Readings) Expire(rows []*metric.Def, now time.Time, interval [metric.Tie
 	return r
 }
 
+// WorkloadOf returns what is known of the owner, or nil.
+func (s *Snapshot) WorkloadOf(o Owner) *Workload {
+	for i := range s.Workloads {
+		if s.Workloads[i].Owner == o {
+			return &s.Workloads[i]
+		}
+	}
+	return nil
+}
+
 // GPUByUUID returns the GPU with the uuid, or nil.
 func (s *Snapshot) GPUByUUID(uuid string) *GPU {
 	for i := range s.GPUs {

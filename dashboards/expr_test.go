@@ -28,6 +28,12 @@ var undrawn = map[*metric.Def]string{
 	metric.FunctionCalls:  "to divide the time by, which is drawn; the calls of all functions together are drawn",
 	metric.FunctionErrors: "drawn for all functions together",
 
+	metric.OwnerReadFailures:     "for whoever asks why a process is unattributed; that it is, is drawn",
+	metric.KubeletAge:            "that the kubelet does not answer is drawn, as a source that is down",
+	metric.AllocationsUnresolved: "what is resolved is drawn",
+	metric.StaleJobs:             "what is not stale is drawn",
+
+	metric.PowerInstant:          "close to vigil_gpu_power_draw_watts, which is drawn",
 	metric.PowerBands:            "for whoever asks how power was spent; the bands of utilization and SM activity are drawn",
 	metric.PowerPeak:             "for sizing a supply; the draw is drawn",
 	metric.PowerLow:              "for sizing a supply; the draw is drawn",

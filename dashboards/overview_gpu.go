@@ -12,7 +12,8 @@ const (
 	ofGPU  = "{{instance}} GPU {{gpu}}"
 	ofNode = "{{instance}}"
 
-	eachGPU = "instance, gpu"
+	eachGPU  = "instance, gpu"
+	eachUser = "instance, gpu, owner_kind, owner, team"
 )
 
 // gpus shows each GPU: what it does, what it could do and what holds it back.
@@ -22,9 +23,11 @@ func gpus() []cog.Builder[dashboard.Panel] {
 		states(panel{id: 202, title: "GPUs that answer", w: 10, h: 7,
 			note:    "A hung GPU has a driver call that does not return; a lost one no longer answers at all.",
 			queries: []query{per(eachGPU, gpuState(ofGPU))}}),
-		grid(panel{id: 203, title: "Who holds them", w: 8, h: 7,
+		grid(panel{id: 203, title: "Who uses them", w: 8, h: 7,
+			note: "Who was given a GPU may be somebody else: see below.",
 			queries: []query{
-				per("instance, gpu, owner_kind, owner, team", value("Share of memory", sel(metric.OwnerShare))),
+				per(eachUser, value("Memory", sel(metric.OwnerShare, `of="memory"`))),
+				per(eachUser, value("SM time", sel(metric.OwnerShare, `of="sm"`))),
 			}}, "instance", "gpu", "owner_kind", "owner", "team"),
 		stats(panel{id: 204, title: "Power and energy", w: 6, h: 7,
 			note: "Power of all chosen GPUs at this instant, and the energy that they used over the time range.",
@@ -33,6 +36,14 @@ func gpus() []cog.Builder[dashboard.Panel] {
 				total("limit now", sel(metric.PowerLimit)),
 				ask("energy in the time range", unitOf(metric.Energy).value, "sum(increase(%s[$__range]))", sel(metric.Energy)),
 			}}),
+
+		grid(panel{id: 250, title: "Who was given them", w: 12, h: 7, absent: "no kubelet or Slurm prolog said who was given a GPU",
+			note:    "Who uses a GPU may be somebody else: compare with the table above.",
+			queries: []query{per("instance, gpu, mig, owner_kind, owner, team, resource, source", value("", sel(metric.AllocationInfo)))}},
+			"instance", "gpu", "mig", "owner_kind", "owner", "team", "resource", "source"),
+		grid(panel{id: 251, title: "Owners", w: 12, h: 7, absent: "no owner is known",
+			queries: []query{per("instance, owner_kind, owner, team, cost_center, sensitivity, stage, critical", value("", sel(metric.OwnerInfo)))}},
+			"instance", "owner_kind", "owner", "team", "cost_center", "sensitivity", "stage", "critical"),
 
 		graph(panel{id: 205, title: "Utilization", w: 8, h: 8,
 			queries: []query{value(ofGPU, sel(metric.Utilization))}}),

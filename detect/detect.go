@@ -135,7 +135,8 @@ type Finding struct {
 	GPUIndex  int               `json:"gpu_index"` // -1 if it is not about a GPU
 	GPUModel  string            `json:"gpu_model,omitempty"`
 	Owner     collector.Owner   `json:"owner"`
-	Before    []collector.Event `json:"before,omitempty"` // what changed in the ten minutes before it began
+	Critical  bool              `json:"critical,omitempty"` // it is about a workload that the configuration calls critical
+	Before    []collector.Event `json:"before,omitempty"`   // what changed in the ten minutes before it began
 	Simulated bool              `json:"simulated,omitempty"`
 }
 

@@ -197,8 +197,40 @@ func TestSeverityIsBounded(t *testing.T) {
 		{rules.Page, ptr(rules.Ticket), rules.Info, rules.Info},
 	} {
 		w := &watcher{rule: &rules.Rule{Severity: c.rule}, severity: c.set}
-		if got := w.bound(c.said); got != c.got {
+		if got := w.bound(c.said, false); got != c.got {
 			t.Errorf("rule %s, setting %v, detector %s: severity %s, want %s", c.rule, c.set, c.said, got, c.got)
+		}
+	}
+}
+
+// TestCriticalWorkloadsAreOneHigher has a GPU that a critical workload shares with
+// another one, in the detector's own words and as the user has set the rule.
+func TestCriticalWorkloadsAreOneHigher(t *testing.T) {
+	vital, other := collector.Owner{Kind: "pod", ID: "chat"}, collector.Owner{Kind: "pod", ID: "batch"}
+	for _, c := range []struct {
+		pages     bool
+		limit     rules.Severity
+		set       *rules.Severity
+		owners    []collector.Owner
+		said, got rules.Severity
+	}{
+		{false, rules.Ticket, nil, []collector.Owner{other}, rules.Info, rules.Info},
+		{false, rules.Ticket, nil, []collector.Owner{other, vital}, rules.Info, rules.Ticket},
+		{false, rules.Info, nil, []collector.Owner{vital}, rules.Info, rules.Ticket},
+		{false, rules.Ticket, nil, []collector.Owner{vital}, rules.Ticket, rules.Ticket}, // this rule may not page
+		{true, rules.Page, nil, []collector.Owner{vital}, rules.Ticket, rules.Page},
+		{true, rules.Page, nil, []collector.Owner{vital}, rules.Page, rules.Page},
+		{true, rules.Page, ptr(rules.Info), []collector.Owner{vital}, rules.Page, rules.Info}, // the user's word is the limit
+	} {
+		rule := &rules.Rule{ID: "r", Severity: c.limit, Pages: c.pages, Hold: time.Minute}
+		e := NewEngine(Config{Node: "n1", Settings: map[rules.ID]Setting{"r": {Severity: c.set}}}, []Detector{&script{rule, func(s *collector.Snapshot, report func(Observation)) {
+			report(Observation{Subject: Subject{"gpu", "GPU-1"}, Cause: "c", Score: 1, Severity: c.said, GPU: &s.GPUs[0]})
+		}}})
+		e.Observe(&collector.Snapshot{Time: day, GPUs: []collector.GPU{{UUID: "GPU-1", Owners: c.owners}},
+			Workloads: []collector.Workload{{Owner: other}, {Owner: vital, Critical: true}}})
+		f := e.View().Findings[0]
+		if f.Severity != c.got || f.Critical != (len(c.owners) > 1 || c.owners[0] == vital) {
+			t.Errorf("rule of at most %s, pages %v, set to %v, owners %v, said %s: severity %s, critical %v, want %s", c.limit, c.pages, c.set, c.owners, c.said, f.Severity, f.Critical, c.got)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"gpuvigil/collector"
 	"gpuvigil/rules"
 )
 
@@ -92,7 +93,8 @@ func (e *Engine) weigh(w *watcher, t *tracked, o *Observation) {
 	}
 	// Severity never falls while a finding lasts: a message that is taken back and
 	// sent again is worse than one that stays serious for too long.
-	if s := w.bound(o.Severity); s > t.Severity {
+	t.Critical = e.critical(o)
+	if s := w.bound(o.Severity, t.Critical); s > t.Severity {
 		t.Severity, t.worse = s, t.State == Firing
 	}
 }
@@ -112,10 +114,30 @@ func (e *Engine) begin(t *tracked, o *Observation) {
 	t.worse, t.incident = false, nil
 }
 
-// bound limits a severity to what the rule, or the user's setting for it, allows.
-func (w *watcher) bound(s rules.Severity) rules.Severity {
+// critical reports whether the observation is about a workload that the configuration
+// calls so: the owner's, or one of those on the GPU.
+func (e *Engine) critical(o *Observation) bool {
+	is := func(who collector.Owner) bool {
+		w := e.snapshot.WorkloadOf(who)
+		return w != nil && w.Critical
+	}
+	return is(o.Owner) || o.GPU != nil && slices.ContainsFunc(o.GPU.Owners, is)
+}
+
+// bound limits a severity to what the rule, or the user's setting for it, allows. What
+// concerns a critical workload is one higher, but a page only by a rule that may page.
+func (w *watcher) bound(s rules.Severity, critical bool) rules.Severity {
 	if w.severity == nil {
-		return min(s, w.rule.Severity)
+		s = min(s, w.rule.Severity)
+		switch {
+		case !critical:
+		case s < rules.Ticket || w.rule.Pages && s < rules.Page:
+			s++
+		}
+		return s
+	}
+	if critical && s < rules.Page {
+		s++
 	}
 	if s >= w.rule.Severity {
 		return *w.severity

@@ -217,9 +217,11 @@ func TestDaemonSetStarts(t *testing.T) {
 	c := set.Spec.Template.Spec.Containers[0]
 	dir := t.TempDir()
 	args := c.Args
+	known := config.Default()
+	byDefault := []string{known.Kubernetes.PodResources, known.Owners.PodLogs, known.Owners.ContainerLogs}
 	for _, m := range c.VolumeMounts {
-		if strings.HasPrefix(m.MountPath, config.Default().Host.SysFS) {
-			continue // is where the agent looks without being told
+		if slices.Contains(byDefault, m.MountPath) || strings.HasPrefix(m.MountPath, known.Host.SysFS) {
+			continue // where the agent looks without being told
 		}
 		args = replaced(t, args, "="+m.MountPath, "="+filepath.Join(dir, m.Name))
 	}

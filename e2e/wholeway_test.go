@@ -53,22 +53,21 @@ func TestWholeWay(t *testing.T) {
 		return p.has(t.Context(), "vigil_node_info and vigil_node_info offset 12s")
 	})
 	checkDashboards(t, p, excuses{
-		"vigil_owner_gpu_share_ratio":  "no source tells who owns a GPU yet",
-		"vigil_workload_":              "so nobody's data is told",
+		"vigil_workload_":              "the simulated node's control groups are not on this machine",
 		"vigil_interface_":             "this machine has no such adapter",
 		"vigil_kernel_log_":            "this machine's kernel log is not the simulated node's",
 		"vigil_fabric_manager_":        "nor is its fabric manager",
 		`state="idle_held"`:            "nobody has left a GPU idle yet",
-		`state="held_without_process"`: "no source tells who was given a GPU yet",
+		`state="held_without_process"`: "the simulated node's kubelet is not on this machine",
 		"vigil_owner_carbon_":          "nobody has said what energy causes",
 		"vigil_owner_energy_cost_":     "nor what it costs",
 		"vigil_team_budget_":           "nor what a team may spend",
 		"vigil_runtime_info":           "nobody may look into processes by default",
 		"vigil_image_info":             "the simulated node's processes are in no container",
 		"vigil_dataset_info":           "nor have they mounted anything",
-	}, "overview: Who holds them", "overview: NVSwitch errors", "overview: Kernel log",
-		"movement: Owners now", "movement: What is not told, and why", "movement: Disks", "movement: Network", "movement: Addresses that it is connected to",
-		"movement: NFS", "movement: PCIe and NVLink of its GPUs", "movement: CPUs in use", "movement: Throttled", "movement: Memory that stays",
+	}, "overview: NVSwitch errors", "overview: Kernel log",
+		"movement: Owners now", "movement: Disks", "movement: Network", "movement: Addresses that it is connected to",
+		"movement: NFS", "movement: CPUs in use", "movement: Throttled", "movement: Memory that stays",
 		"movement: Traffic", "movement: Errors", "movement: Links that went down", "movement: Ports",
 		"inventory: Libraries and frameworks by number of owners", "inventory: Libraries and frameworks of each owner",
 		"inventory: Frameworks by version, owners", "inventory: Images", "inventory: Data sets",
@@ -112,6 +111,8 @@ func wholeWayConfig(node *simulated, slack *slacktest.Server, tokenFile string) 
 	return fmt.Sprintf(`
 sampling: {fast: 1s, slow: 1s, inventory: 2s}
 host: {sysfs: %s, kmsg: "", fabric_manager_log: ""}
+owners: {pod_logs: %s, mapping: [{namespace: inference, team: assistants}]}
+slurm: {job_mapping: %s}
 inference:
   interval: 1s
   timeout: 1s
@@ -122,7 +123,7 @@ rules:
   saturated_gpu: {for: 1s, hold: 5s}
   xid: {hold: 20s}
   version_changed: {hold: 10s}
-`, node.sys, node.inference.URL, strings.Join(node.first.Endpoints[0].GPUs, ", ")) + slackConfig(slack, tokenFile)
+`, node.sys, node.PodLogs(), node.JobMapping(), node.inference.URL, strings.Join(node.first.Endpoints[0].GPUs, ", ")) + slackConfig(slack, tokenFile)
 }
 
 // finding is an error if no finding of the cause has the state.

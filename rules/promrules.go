@@ -148,6 +148,15 @@ func recordings() []promCase {
 		return promRule{Record: fmt.Sprintf("%s:%s:%s", level, d, operation), Expr: fmt.Sprintf(format, d)}
 	}
 	node := map[string]string{"instance": "n1:9400"}
+	// Two teams share GPU 0; one of them has GPU 1 alone. The shares of a GPU sum to 1.
+	nlp, vision := map[string]string{"owner_kind": "job", "owner": "slurm/7", "team": "nlp"}, map[string]string{"owner_kind": "pod", "owner": "cv/a", "team": "vision"}
+	user := func(gpu, kind, owner, team string, share float64) series {
+		return series{scraped(metric.OwnerShare.Series(gpu, "GPU-"+gpu, "memory", kind, owner, team)), share, 0, 70}
+	}
+	shares := []series{user("0", "job", "slurm/7", "nlp", 0.75), user("0", "pod", "cv/a", "vision", 0.25), user("1", "pod", "cv/a", "vision", 1)}
+	byOwner := func(d *metric.Def, operation, joined string) promRule {
+		return promRule{Record: fmt.Sprintf("owner:%s:%s", d, operation), Expr: fmt.Sprintf(`%s by (owner_kind, owner, team) (%s{of="memory"} %s on (instance, uuid) group_left () %s)`, operation, metric.OwnerShare, joined, d)}
+	}
 	idle := metric.FindingActive.Series(string(IDIdleGPU), "info", "gpu:GPU-0", "idle_with_context")
 	return []promCase{
 		{
@@ -180,6 +189,23 @@ func recordings() []promCase {
 			rule:   record("instance_rule", metric.FindingActive, "count", "count by (instance, rule) (%s == 1)"),
 			firing: []series{{scraped(idle), 1, 0, 20}}, silent: []series{{scraped(idle), 0, 0, 20}}, at: 10 * time.Minute,
 			labels: map[string]string{"instance": "n1:9400", "rule": string(IDIdleGPU)}, value: 1,
+		},
+		{
+			// Each GPU that the owner uses counts once, however small its share.
+			rule:   byOwner(metric.Utilization, "avg", "* 0 +"),
+			firing: append([]series{of(metric.Utilization, gpu0, 0.5, 0)}, shares[0]), silent: shares, at: 10 * time.Minute, labels: nlp, value: 0.5,
+		},
+		{
+			rule:   byOwner(metric.PowerDraw, "sum", "*"),
+			firing: append([]series{of(metric.PowerDraw, gpu0, 400, 0), of(metric.PowerDraw, gpu1, 100, 0)}, shares[1:]...), silent: shares, at: 10 * time.Minute, labels: vision, value: 200,
+		},
+		{
+			rule:   byOwner(metric.MemoryUsed, "sum", "*"),
+			firing: append([]series{of(metric.MemoryUsed, gpu0, 1024, 0)}, shares[0]), silent: shares, at: 10 * time.Minute, labels: nlp, value: 768,
+		},
+		{
+			rule:   promRule{Record: fmt.Sprintf("team:%s:sum", metric.OwnerShare), Expr: fmt.Sprintf(`sum by (team) (%s{of="memory"})`, metric.OwnerShare)},
+			firing: shares[1:], at: 10 * time.Minute, labels: map[string]string{"team": "vision"}, value: 1.25,
 		},
 	}
 }

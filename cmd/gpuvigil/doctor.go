@@ -198,9 +198,9 @@ func doctorTiers(c *config.Config) []diagnosis {
 	if err != nil {
 		tier0.found = err.Error()
 	}
-	tier1 := access("tier 1: kubelet pod-resources", "/var/lib/kubelet/pod-resources", unix.R_OK|unix.X_OK, "mount this directory to name the pod that was given each GPU")
+	tier1 := kubeletTier(c)
 	tier2 := kernelLog(c.Host.Kmsg)
-	return []diagnosis{tier0, tier1, tier2, doctorTracing(c)}
+	return append([]diagnosis{tier0}, append(doctorOwners(c), tier1, tier2, doctorTracing(c))...)
 }
 
 // doctorTracing tells whether other users' processes may be looked into, which takes
@@ -243,13 +243,6 @@ func kernelLog(path string) diagnosis {
 	}
 	d.ok, d.found = true, path+" is readable: Xid and SXid errors with their messages"
 	return d
-}
-
-func access(what, path string, mode uint32, advice string) diagnosis {
-	if err := unix.Access(path, mode); err != nil {
-		return diagnosis{what: what, found: path + ": " + err.Error(), advice: advice}
-	}
-	return diagnosis{what: what, ok: true, found: path + " is readable"}
 }
 
 func doctorSlack(ctx context.Context, c *config.Config) []diagnosis {

@@ -207,6 +207,11 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 		p.logs = kernellog.New(kernellog.Config{Kmsg: p.cfg.Host.Kmsg, Journal: p.cfg.Host.Journal, Fabric: p.cfg.Host.FabricManagerLog,
 			ProcFS: p.cfg.Host.ProcFS, Log: p.log.With("component", kernellog.SourceName)})
 		sources = append(sources, scheduled(p.logs, fast))
+		whose, err := p.owners(func() *collector.Snapshot { return p.sampler.Latest() })
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, whose...)
 		p.inventory = newInventory(p.cfg, p.latest, p.log)
 		look := scheduled(p.inventory, time.Duration(p.cfg.Sampling.Inventory))
 		look.Expected = false // it tells what runs, not how the GPUs are

@@ -150,9 +150,13 @@ func (a *answer) gpuFacts(g *server.GPU) []string {
 			reading(g.Readings, metric.PowerDraw, "%.0f W", 1), reading(g.Readings, metric.Temperature, "%.0f °C", 1)))
 	}
 	facts = append(facts, "held by "+printable(gpuOwner(*g)))
+	for _, given := range g.Given {
+		facts = append(facts, "given to "+printable(withTeam(given.Owner)+" ("+given.Resource+", says "+given.Source+")"))
+	}
+	limit := len(facts) + 5
 	for _, p := range a.snapshot.Processes {
-		if p.UUID == g.UUID && len(facts) < 8 {
-			facts = append(facts, fmt.Sprintf("process %d %s, %s", p.PID, printable(p.Name), reading(p.Readings, metric.ProcessMemoryUsed, "%.1f GiB", 1.0/(1<<30))))
+		if p.UUID == g.UUID && len(facts) < limit {
+			facts = append(facts, fmt.Sprintf("process %d %s, %s, %s", p.PID, printable(p.Name), printable(p.Owner.String()), reading(p.Readings, metric.ProcessMemoryUsed, "%.1f GiB", 1.0/(1<<30))))
 		}
 	}
 	return facts
@@ -167,10 +171,33 @@ func (a *answer) ownerFacts(owner string) []string {
 			}
 		}
 	}
-	if gpus == nil {
-		return nil
+	var facts []string
+	if gpus != nil {
+		facts = append(facts, "holds GPU "+strings.Join(gpus, ", "))
 	}
-	return []string{"holds GPU " + strings.Join(gpus, ", ")}
+	for _, w := range a.snapshot.Workloads {
+		if w.Owner.String() == owner {
+			facts = append(facts, workloadFacts(w)...)
+		}
+	}
+	return facts
+}
+
+// workloadFacts says what the configuration says of an owner.
+func workloadFacts(w server.Workload) []string {
+	var facts []string
+	for _, f := range []struct{ what, value string }{
+		{"team", w.Owner.Team}, {"cost centre", w.CostCenter}, {"sensitivity", w.Sensitivity}, {"stage", w.Stage},
+		{"containers", strings.Join(w.Containers, ", ")},
+	} {
+		if f.value != "" {
+			facts = append(facts, f.what+" "+printable(f.value))
+		}
+	}
+	if w.Critical {
+		facts = append(facts, "critical: its findings are one severity higher")
+	}
+	return facts
 }
 
 func endpointFacts(e server.Endpoint) []string {

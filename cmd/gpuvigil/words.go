@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,14 +78,21 @@ func gpuState(g server.GPU) string {
 }
 
 func gpuOwner(g server.GPU) string {
-	var names []string
+	var using, unused []string
 	for _, o := range g.Owners {
-		names = append(names, withTeam(o))
+		if slices.Contains(g.Users, o) || len(g.Given) == 0 {
+			using = append(using, withTeam(o))
+		} else {
+			unused = append(unused, withTeam(o))
+		}
 	}
-	if names == nil {
-		return "unattributed"
+	if nobody := (collector.Owner{}); slices.Contains(g.Users, nobody) || len(g.Owners) == 0 {
+		using = append(using, withTeam(nobody))
 	}
-	return strings.Join(names, ", ")
+	if unused != nil {
+		using = append(using, "given to and not used by "+strings.Join(unused, ", "))
+	}
+	return strings.Join(using, ", ")
 }
 
 func withTeam(o collector.Owner) string {

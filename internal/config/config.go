@@ -27,23 +27,26 @@ import (
 // Config is the whole configuration. The zero value is not valid: start from
 // Default.
 type Config struct {
-	Node      string            `yaml:"node"`    // name of this node; empty: $NODE_NAME, else the host name
-	Cluster   string            `yaml:"cluster"` // name of the cluster, shown in messages
-	Sampling  Sampling          `yaml:"sampling"`
-	NVML      NVML              `yaml:"nvml"`
-	Metrics   Metrics           `yaml:"metrics"`
-	Host      Host              `yaml:"host"`
-	Inference Inference         `yaml:"inference"`
-	Inventory Inventory         `yaml:"inventory"`
-	Prices    Prices            `yaml:"prices"`
-	Energy    Energy            `yaml:"energy"`
-	Ledger    Ledger            `yaml:"ledger"`
-	Budgets   []Budget          `yaml:"budgets"`
-	Movement  Movement          `yaml:"movement"`
-	Detect    Detect            `yaml:"detect"`
-	Rules     map[rules.ID]Rule `yaml:"rules"`
-	Links     Links             `yaml:"links"`
-	Alerting  Alerting          `yaml:"alerting"`
+	Node       string            `yaml:"node"`    // name of this node; empty: $NODE_NAME, else the host name
+	Cluster    string            `yaml:"cluster"` // name of the cluster, shown in messages
+	Sampling   Sampling          `yaml:"sampling"`
+	NVML       NVML              `yaml:"nvml"`
+	Metrics    Metrics           `yaml:"metrics"`
+	Host       Host              `yaml:"host"`
+	Inference  Inference         `yaml:"inference"`
+	Owners     Owners            `yaml:"owners"`
+	Kubernetes Kubernetes        `yaml:"kubernetes"`
+	Slurm      Slurm             `yaml:"slurm"`
+	Inventory  Inventory         `yaml:"inventory"`
+	Prices     Prices            `yaml:"prices"`
+	Energy     Energy            `yaml:"energy"`
+	Ledger     Ledger            `yaml:"ledger"`
+	Budgets    []Budget          `yaml:"budgets"`
+	Movement   Movement          `yaml:"movement"`
+	Detect     Detect            `yaml:"detect"`
+	Rules      map[rules.ID]Rule `yaml:"rules"`
+	Links      Links             `yaml:"links"`
+	Alerting   Alerting          `yaml:"alerting"`
 }
 
 // Sampling is how often each tier of readings is taken.
@@ -173,13 +176,15 @@ func Default() *Config {
 			InitLimit: Duration(time.Minute),
 			Profile:   DefaultProfile,
 		},
-		Metrics:   Metrics{Processes: ProcessSeries{Top: 20}},
-		Host:      Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
-		Inference: Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
-		Inventory: Inventory{Root: "/"},
-		Energy:    Energy{PUE: 1, TimeZone: "UTC"},
-		Ledger:    Ledger{Retention: Duration(35 * 24 * time.Hour)},
-		Movement:  defaultMovement(),
+		Metrics:    Metrics{Processes: ProcessSeries{Top: 20}},
+		Host:       Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
+		Inference:  Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
+		Owners:     defaultOwners(),
+		Kubernetes: defaultKubernetes(),
+		Movement:   defaultMovement(),
+		Inventory:  Inventory{Root: "/"},
+		Energy:     Energy{PUE: 1, TimeZone: "UTC"},
+		Ledger:     Ledger{Retention: Duration(35 * 24 * time.Hour)},
 		Detect: Detect{
 			SaturatedWindow:   Duration(5 * time.Minute),
 			IdleAfter:         Duration(30 * time.Minute),
@@ -306,6 +311,7 @@ func (c *Config) check(file string) error {
 	}
 	c.Inventory.check(fail)
 	c.checkMoney(fail)
+	c.checkOwners(fail)
 	c.checkSlack(fail)
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

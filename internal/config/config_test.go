@@ -30,6 +30,12 @@ func TestExampleChangesNothing(t *testing.T) {
 		{"host", got.Host, want.Host},
 		{"movement", got.Movement, want.Movement},
 		{"detect", got.Detect, want.Detect},
+		{"owners.users", got.Owners.Users, want.Owners.Users},
+		{"owners.pod_logs", got.Owners.PodLogs, want.Owners.PodLogs},
+		{"owners.container_logs", got.Owners.ContainerLogs, want.Owners.ContainerLogs},
+		{"owners.passwd", got.Owners.Passwd, want.Owners.Passwd},
+		{"kubernetes", got.Kubernetes, want.Kubernetes},
+		{"slurm", got.Slurm, want.Slurm},
 		{"inference.interval", got.Inference.Interval, want.Inference.Interval},
 		{"inference.timeout", got.Inference.Timeout, want.Inference.Timeout},
 		{"alerting.shadow", got.Alerting.Shadow, want.Alerting.Shadow},
@@ -48,20 +54,24 @@ func TestExampleChangesNothing(t *testing.T) {
 // copies a line that does not work.
 func TestExampleWithEveryKey(t *testing.T) {
 	text := string(Example)
-	text = regexp.MustCompile(`(?m)^(\s*)# (- url:|- name:|- gpu:|- team:|  [a-z_]+:|idle_gpu:)`).ReplaceAllString(text, "$1$2")
-	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "rules: {}", "rules:", "own: []", "own:", "budgets: []", "budgets:").Replace(text)
+	text = regexp.MustCompile(`(?m)^(\s*)# (- [a-z]+:|  [a-z_]+:|idle_gpu:)`).ReplaceAllString(text, "$1$2")
+	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "rules: {}", "rules:", "own: []", "own:", "budgets: []", "budgets:", "mapping: []", "mapping:").Replace(text)
 	c, err := Parse("example.yml", []byte(text))
 	if err != nil {
 		t.Fatalf("the example with its commented keys does not load:\n%v\n%s", err, text)
 	}
-	if len(c.Inference.Targets) != 1 || len(c.Alerting.Slack) != 1 || len(c.Rules) != 1 || len(c.Prices.Own) != 1 || len(c.Budgets) != 1 {
-		t.Errorf("commented parts of the example were not read: %d targets, %d receivers, %d rules, %d prices, %d budgets, want 1 of each", len(c.Inference.Targets), len(c.Alerting.Slack), len(c.Rules), len(c.Prices.Own), len(c.Budgets))
+	if len(c.Inference.Targets) != 1 || len(c.Alerting.Slack) != 1 || len(c.Rules) != 1 || len(c.Prices.Own) != 1 || len(c.Budgets) != 1 || len(c.Owners.Mapping) != 6 {
+		t.Errorf("commented parts of the example were not read: %d targets, %d receivers, %d rules, %d prices, %d budgets, want 1 of each, and %d owners, want 6",
+			len(c.Inference.Targets), len(c.Alerting.Slack), len(c.Rules), len(c.Prices.Own), len(c.Budgets), len(c.Owners.Mapping))
 	}
 }
 
 func TestEveryKeyIsDocumented(t *testing.T) {
 	var walk func(typ reflect.Type, path string)
 	walk = func(typ reflect.Type, path string) {
+		if typ == reflect.TypeFor[Pattern]() {
+			return // one text
+		}
 		switch typ.Kind() {
 		case reflect.Pointer, reflect.Slice, reflect.Map:
 			walk(typ.Elem(), path)
@@ -155,6 +165,18 @@ func TestMistakesAreNamed(t *testing.T) {
 	f("inventory:\n  root: host\n", `inventory.root: found "host", allowed: a path that begins with /`)
 	f("inventory:\n  approved_models: [\"meta/*\", \"[\"]\n", `inventory.approved_models[1]: found "["`)
 	f("inventory:\n  approved_models: [\"\"]\n", "inventory.approved_models[0]")
+	// Owners.
+	f("owners:\n  users: nick\n", `owners.users: found "nick", allowed: uid, hash, name`)
+	f("owners:\n  users: hash\n", "owners.users_key_file: must be given with users: hash")
+	f("owners:\n  pod_logs: logs\n", "owners.pod_logs", "begins with /")
+	f("owners:\n  mapping:\n  - namespace: /(/\n    team: a\n", "gpuvigil.yml:3: owners.mapping[0].namespace", "regular expression")
+	f("owners:\n  mapping:\n  - team: a\n", "owners.mapping[0]: has no pattern")
+	f("owners:\n  mapping:\n  - kind: pod\n", "owners.mapping[0]: says nothing")
+	f("owners:\n  mapping:\n  - {kind: pod, stage: serving}\n", `stage: found "serving"`, "fine_tuning")
+	f("owners:\n  mapping:\n  - {label: {a: }, team: t}\n", "label.a: is missing")
+	f("owners:\n  mapping:\n  - {kind: pod, team: \"a\\nb\"}\n", "team: found control characters")
+	f("kubernetes:\n  interval: 1s\n", "kubernetes.interval: found 1s, allowed: 5s or more")
+	f("kubernetes:\n  keep: 1s\n", "kubernetes.keep")
 	// YAML's own traps.
 	f("node: a\nnode: b\n", "node")
 	f("node: *nowhere\n", "alias")
@@ -197,6 +219,29 @@ alerting:
 	if c.Alerting.Shadow != 0 || c.Alerting.Slack[0].MinSeverity.String() != "page" || c.Alerting.Slack[1].MinSeverity.String() != "ticket" {
 		t.Errorf("alerting = %+v", c.Alerting)
 	}
+}
+
+func TestPatternsFitWholeValues(t *testing.T) {
+	f := func(pattern, value string, want bool) {
+		t.Helper()
+		var p Pattern
+		if err := p.UnmarshalText([]byte(pattern)); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Regexp().MatchString(value); got != want {
+			t.Errorf("pattern %s fits %q: %v, want %v", pattern, value, got, want)
+		}
+	}
+	f("nlp", "nlp", true)
+	f("nlp", "nlp-2", false)
+	f("nlp-*", "nlp-", true)
+	f("nlp-*", "x-nlp-2", false)
+	f("gpu?", "gpu7", true)
+	f("a.b", "axb", false)
+	f("*", "", true)
+	f("/a|b/", "b", true)
+	f("/a|b/", "bc", false)
+	f("/", "/", true)
 }
 
 func TestLoad(t *testing.T) {

@@ -92,9 +92,6 @@ var (
 		Help: "1 for each metric that this GPU or driver does not support; the metric itself is absent. Asked again from time to time."})
 	GPUDropped = row(Def{Entity: GPU, Kind: Counter, Tier: Fast, Name: "vigil_gpu_dropped_values_total", Labels: []string{"metric"},
 		Help: "Values that the driver returned and that cannot be: sentinels, or outside of the metric's physical range."})
-
-	OwnerShare = row(Def{Entity: GPU, Tier: Processes, Max: 1, Name: "vigil_owner_gpu_share_ratio", Labels: []string{"owner_kind", "owner", "team"},
-		Help: "The owner's share of the device memory that processes hold on the GPU; equal shares while no process holds any. Several owners may share a GPU: join on uuid with this on the many side."})
 )
 
 // Rows of how a GPU is set up.

@@ -9,3 +9,31 @@ var GPUState = &Dimension{Label: "state", Values: []string{"busy", "idle_held", 
 
 // Stages are the stages of work that a workload can be in.
 var Stages = []string{"data_preparation", "training", "fine_tuning", "evaluation", "inference", "notebook"}
+
+// Unattributed is the owner of what nobody is known to own, as labels spell it: an
+// owner like any other, so that sums match.
+const Unattributed = "unattributed"
+
+// ShareOf is what an owner's share of a GPU is measured by.
+var ShareOf = &Dimension{Label: "of", Values: []string{"memory", "sm"}}
+
+// Rows that say whose GPUs are.
+var (
+	OwnerShare = row(Def{Entity: GPU, Tier: Processes, Max: 1, Name: "vigil_owner_gpu_share_ratio", Dim: ShareOf, Labels: []string{"owner_kind", "owner", "team"},
+		Help: "The owner's share of what is used of the GPU, of its memory and of its SMs' time; unattributed is what no known owner accounts for. The shares of a GPU sum to 1; there is none of what nobody uses. Several owners may share a GPU: join on uuid with this on the many side."})
+	AllocationInfo = row(Def{Entity: GPU, Kind: Info, Tier: Slow, Name: "vigil_gpu_allocation_info",
+		Labels: []string{"mig", "owner_kind", "owner", "team", "container", "resource", "source"},
+		Help:   "Who was given the GPU, a MIG instance of it (mig is then GI/CI) or a share, as source (kubelet, slurm) says; always 1. Who uses it is vigil_owner_gpu_share_ratio: the two may differ."})
+	OwnerInfo = row(Def{Entity: Workload, Kind: Info, Tier: Slow, Name: "vigil_owner_info",
+		Labels: []string{"cost_center", "sensitivity", "stage", "critical"},
+		Help:   "An owner of what runs on the node's GPUs or was given one, with what the configuration says of it; always 1."})
+
+	OwnerReadFailures = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_owner_process_read_failures_total", Labels: []string{"reason"},
+		Help: "Looks at a process on a GPU that did not tell whose it is, by reason: vanished (it ended), reused (its pid is another's), denied, invalid. The process counts as unattributed."})
+	KubeletAge = row(Def{Entity: Node, Tier: Fast, Name: "vigil_kubelet_answer_age_seconds",
+		Help: "Age of the kubelet's last answer about which pod was given which GPU; it stands for kubernetes.keep while the kubelet does not answer."})
+	AllocationsUnresolved = row(Def{Entity: Node, Tier: Fast, Max: 1e6, Name: "vigil_allocations_unresolved",
+		Help: "Allocations whose device is none that this node is known to have: claims (DRA), which name no uuid, and ids of a form that is not known here."})
+	StaleJobs = row(Def{Entity: Node, Tier: Fast, Max: 1e6, Name: "vigil_slurm_stale_jobs",
+		Help: "Jobs in Slurm's mapping folder that have no cgroup on the node any more: their epilog has not run. They are given nothing."})
+)

@@ -61,7 +61,7 @@ func everything(e metric.Entity, without, two map[*metric.Def]bool) collector.Re
 }
 
 // fullNode is a node of 8 GPUs of which everything is known, with an Xid error
-// and two owners each.
+// and two owners each, and a process of which nobody knows whose it is.
 func fullNode(without, two map[*metric.Def]bool) *world {
 	now := soon()
 	s := &collector.Snapshot{Time: now, Node: collector.Node{Name: "gpu-117", Readings: everything(metric.Node, nil, nil)}}
@@ -79,7 +79,14 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 		g.Readings = everything(metric.GPU, without, two)
 		g.Stamp(metric.Fast, now)
 		g.Xids = []collector.XidCount{{Code: 31, Count: 1, Last: now}}
-		g.Owners = []collector.Owner{{Kind: "job", ID: "slurm/1"}, {Kind: "pod", ID: "a/b"}}
+		for n, o := range []collector.Owner{{Kind: "job", ID: "slurm/1"}, {Kind: "pod", ID: "a/b"}, {}} {
+			p := collector.Process{PID: 100*i + n + 1, GPU: i, UUID: g.UUID, Owner: o, Readings: everything(metric.Process, nil, nil)}
+			set(p.Readings, metric.ProcessMemoryUsed, 1<<30, metric.ProcessUtilization, 0.2)
+			s.Processes = append(s.Processes, p)
+			if o != (collector.Owner{}) {
+				g.Allocations = append(g.Allocations, collector.Allocation{UUID: g.UUID, Owner: o, Resource: "nvidia.com/gpu", Source: "kubelet"})
+			}
+		}
 		for d := range without {
 			if d.Entity == metric.GPU {
 				g.Unsupported = append(g.Unsupported, d)

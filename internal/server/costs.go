@@ -6,21 +6,9 @@ import (
 	"strconv"
 	"time"
 
-	"gpuvigil/collector"
 	"gpuvigil/internal/cost"
 	"gpuvigil/internal/metric"
 )
-
-// unattributed is the value of the labels of an owner for what is nobody's.
-const unattributed = "unattributed"
-
-// ownerLabels returns the values of owner_kind, owner and team.
-func ownerLabels(o collector.Owner) []string {
-	if o.Kind == "" {
-		return []string{unattributed, unattributed, o.Team}
-	}
-	return []string{o.Kind, o.ID, o.Team}
-}
 
 // costs has what the ledger has booked, and the prices it goes by.
 func (e *exposition) costs(x *cost.Export) {
@@ -28,7 +16,8 @@ func (e *exposition) costs(x *cost.Export) {
 		e.account(&x.Accounts[i])
 	}
 	for _, o := range x.Owners {
-		labels := append(ownerLabels(o.Owner), o.Model)
+		kind, id, team := ownerLabels(o.Owner)
+		labels := []string{kind, id, team, o.Model}
 		e.one(metric.OwnerEnergy, float64(o.Energy)/1e6, labels...)
 		if o.Carbon > 0 {
 			e.one(metric.OwnerCarbon, float64(o.Carbon)/1e9, labels...)
@@ -51,8 +40,8 @@ func (e *exposition) costs(x *cost.Export) {
 }
 
 func (e *exposition) account(a *cost.Account) {
-	labels := append([]string{strconv.Itoa(a.GPU), a.UUID}, ownerLabels(a.Owner)...)
-	labels = append(labels, a.State.String())
+	kind, id, team := ownerLabels(a.Owner)
+	labels := []string{strconv.Itoa(a.GPU), a.UUID, kind, id, team, a.State.String()}
 	e.one(metric.OwnerSeconds, time.Duration(a.Time).Seconds(), labels...)
 	if !a.Priced() {
 		return

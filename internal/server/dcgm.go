@@ -20,6 +20,7 @@ type dcgmPage struct {
 	families map[string]*dto.MetricFamily
 	node     string
 	driver   string
+	holders  [][]string // labels of those who were given the device that is being written
 }
 
 // dcgmFamilies returns what the snapshot holds under DCGM's names, sorted by name.
@@ -32,18 +33,21 @@ func dcgmFamilies(s *collector.Snapshot) []*dto.MetricFamily {
 	}
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
+		p.holders = dcgmHolders(g.Allocations, g.Owners)
 		p.readings(metric.GPU, g.Readings, g)
 		p.xid(g)
 	}
 	for i := range s.Instances {
 		m := &s.Instances[i]
 		if g := s.GPUByUUID(m.UUID); g != nil {
+			p.holders = dcgmHolders(m.Allocations, m.Owners)
 			p.readings(metric.Instance, m.Readings, g, "GPU_I_PROFILE", m.Profile, "GPU_I_ID", strconv.Itoa(m.GI))
 		}
 	}
 	for i := range s.Links {
 		l := &s.Links[i]
 		if g := s.GPUByUUID(l.UUID); g != nil && l.Number == 0 { // DCGM publishes the first link only
+			p.holders = dcgmHolders(g.Allocations, g.Owners)
 			p.readings(metric.Link, l.Readings, g)
 		}
 	}
@@ -101,13 +105,47 @@ func (p *dcgmPage) add(d *metric.Def, n metric.DCGM, v float64, g *collector.GPU
 		f = &dto.MetricFamily{Name: &n.Name, Help: &help, Type: &typ}
 		p.families[n.Name] = f
 	}
-	m := &dto.Metric{Label: p.labels(n, g, further)}
-	if n.Kind == metric.Counter {
-		m.Counter = &dto.Counter{Value: &v}
-	} else {
-		m.Gauge = &dto.Gauge{Value: &v}
+	for _, holder := range p.holders {
+		m := &dto.Metric{Label: p.labels(n, g, slices.Concat(further, holder))}
+		if n.Kind == metric.Counter {
+			m.Counter = &dto.Counter{Value: &v}
+		} else {
+			m.Gauge = &dto.Gauge{Value: &v}
+		}
+		f.Metric = append(f.Metric, m)
 	}
-	f.Metric = append(f.Metric, m)
+}
+
+// dcgmHolders returns the labels of those who were given a device or, if nobody is
+// known to have been, use it. dcgm-exporter repeats a device's series for each of them,
+// so sums over a shared GPU count it several times; its users' rules expect that. With
+// no holder there is one series without such labels.
+func dcgmHolders(given []collector.Allocation, owners []collector.Owner) [][]string {
+	if len(given) == 0 {
+		for _, o := range owners {
+			given = append(given, collector.Allocation{Owner: o})
+		}
+	}
+	var out [][]string
+	for _, a := range given {
+		var labels []string
+		switch namespace, pod, ok := strings.Cut(a.Owner.ID, "/"); {
+		case a.Owner.Kind == "pod" && ok:
+			labels = []string{"pod", pod, "namespace", namespace, "container", a.Container}
+		case a.Owner.Kind == "job":
+			labels = []string{"hpc_job", strings.TrimPrefix(a.Owner.ID, "slurm/")}
+		default:
+			continue
+		}
+		same := func(other []string) bool { return slices.Equal(other, labels) }
+		if len(out) < maxOwners && !slices.ContainsFunc(out, same) {
+			out = append(out, labels)
+		}
+	}
+	if out == nil {
+		out = [][]string{nil}
+	}
+	return out
 }
 
 // labels are those of dcgm-exporter. Releases from 4.9 spell two of them otherwise;

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -139,5 +140,33 @@ func TestDCGMPageStaysPlain(t *testing.T) {
 		if strings.HasPrefix(name, "DCGM") {
 			t.Errorf("%s is served though nobody asked for DCGM's names", name)
 		}
+	}
+}
+
+func TestDCGMLabelsOfHolders(t *testing.T) {
+	w, s := dcgmNode(t)
+	for i := range w.snap.GPUs {
+		w.snap.GPUs[i].Allocations, w.snap.GPUs[i].Owners = nil, nil
+	}
+	pod := collector.Owner{Kind: "pod", ID: "nlp/train-0"}
+	w.snap.GPUs[0].Allocations = []collector.Allocation{{Owner: pod, Container: "main"}, {Owner: pod, Container: "main"}, {Owner: pod, Container: "side"}}
+	w.snap.GPUs[1].Allocations = []collector.Allocation{{Owner: collector.Owner{Kind: "job", ID: "slurm/1320003"}}, {Owner: collector.Owner{Kind: "job", ID: "slurm/1320004"}}}
+	w.snap.GPUs[2].Owners = []collector.Owner{pod} // uses it, and nobody says to whom it was given
+	w.snap.GPUs[3].Owners = []collector.Owner{{Kind: "user", ID: "1000"}}
+	families, _ := scrapeFamilies(t, s, "text/plain")
+	got := map[string][]string{}
+	for _, m := range families["DCGM_FI_DEV_GPU_TEMP"].GetMetric() {
+		l := map[string]string{}
+		for _, pair := range m.GetLabel() {
+			l[pair.GetName()] = pair.GetValue()
+		}
+		got[l["gpu"]] = append(got[l["gpu"]], strings.Join([]string{l["namespace"], l["pod"], l["container"], l["hpc_job"]}, "|"))
+	}
+	want := map[string][]string{
+		"0": {"nlp|train-0|main|", "nlp|train-0|side|"}, "1": {"|||1320003", "|||1320004"}, "2": {"nlp|train-0||"}, "3": {"|||"},
+		"4": {"|||"}, "5": {"|||"}, "6": {"|||"}, "7": {"|||"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("holders of the GPUs as dcgm-exporter labels them (-want +got):\n%s", diff)
 	}
 }

@@ -19,12 +19,13 @@ import (
 const maxLabel = 200
 
 var (
-	refusedDuplicate = vm.GetOrCreateCounter(metric.SeriesRefused.Series("duplicate"))
-	refusedUnknown   = vm.GetOrCreateCounter(metric.SeriesRefused.Series("unknown"))
-	cappedXids       = vm.GetOrCreateCounter(metric.SeriesCapped.Series("xid"))
-	cappedSXids      = vm.GetOrCreateCounter(metric.SeriesCapped.Series("sxid"))
-	cappedOwners     = vm.GetOrCreateCounter(metric.SeriesCapped.Series("owner"))
-	cappedVersions   = vm.GetOrCreateCounter(metric.SeriesCapped.Series("version"))
+	refusedDuplicate  = vm.GetOrCreateCounter(metric.SeriesRefused.Series("duplicate"))
+	refusedUnknown    = vm.GetOrCreateCounter(metric.SeriesRefused.Series("unknown"))
+	cappedXids        = vm.GetOrCreateCounter(metric.SeriesCapped.Series("xid"))
+	cappedSXids       = vm.GetOrCreateCounter(metric.SeriesCapped.Series("sxid"))
+	cappedOwners      = vm.GetOrCreateCounter(metric.SeriesCapped.Series("owner"))
+	cappedAllocations = vm.GetOrCreateCounter(metric.SeriesCapped.Series("allocation"))
+	cappedVersions    = vm.GetOrCreateCounter(metric.SeriesCapped.Series("version"))
 )
 
 // exposition is the page of one scrape. Its labels and its memory are used again
@@ -35,7 +36,8 @@ type exposition struct {
 	samples [][]sample          // by slot
 	dcgm    []*dto.MetricFamily // what the page has under DCGM's names
 	things  map[string]*thing
-	scrape  uint64 // counts the page's scrapes
+	usages  []usage // of the GPUs, by owner
+	scrape  uint64  // counts the page's scrapes
 	key     []byte
 
 	text bytes.Buffer // the page as text

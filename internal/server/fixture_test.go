@@ -88,6 +88,17 @@ func node(now time.Time) *world {
 	s.GPUs[5].Owners = []collector.Owner{notebook}
 	process(s, 5, 60017, "ipykernel_launcher", notebook, 9<<30, 0)
 	set(s.GPUs[5].Readings, metric.Utilization, 0, metric.PowerDraw, 118, metric.MemoryUsed, 9<<30, metric.Temperature, 34)
+	s.Workloads = []collector.Workload{
+		{Owner: job, CostCenter: "cc-210", Stage: "training", Readings: collector.NewReadings(metric.Workload)},
+		{Owner: chat, CostCenter: "cc-140", Sensitivity: "customer", Stage: "inference", Critical: true, Containers: []string{"main"}, Readings: collector.NewReadings(metric.Workload)},
+	}
+	give := func(gpu int, to collector.Owner, container, resource, source string) {
+		g := &s.GPUs[gpu]
+		g.Allocations = append(g.Allocations, collector.Allocation{UUID: g.UUID, Owner: to, Container: container, Resource: resource, Source: source})
+	}
+	give(0, job, "", "gres/gpu", "slurm")
+	give(4, chat, "main", "nvidia.com/gpu.shared", "kubelet")
+	give(5, notebook, "main", "nvidia.com/gpu", "kubelet")
 	s.GPUs[3].Hung = true
 	s.GPUs[3].Readings = collector.NewReadings(metric.GPU)
 	s.GPUs[3].Stamp(metric.Fast, now.Add(-42*time.Second))
@@ -163,6 +174,8 @@ func mig(s *collector.Snapshot, gpu int) {
 		s.Instances = append(s.Instances, m)
 	}
 	s.Instances[0].Owners = []collector.Owner{{Kind: "pod", ID: "vision/detector-2", Team: "vision"}}
+	s.Instances[0].Allocations = []collector.Allocation{{UUID: s.Instances[0].UUID, MIG: s.Instances[0].MIG(), Owner: s.Instances[0].Owners[0],
+		Container: "main", Resource: "nvidia.com/mig-1g.10gb", Source: "kubelet"}}
 }
 
 func view(s *collector.Snapshot) *detect.View {

@@ -16,7 +16,7 @@ import (
 // The bounds of what may be many. Real nodes stay far below them.
 const (
 	maxXids     = 32 // codes of one GPU
-	maxOwners   = 32 // of one GPU
+	maxOwners   = 32 // of one GPU, and as many whom it was given to
 	maxVersions = 64 // components of the node
 	maxSXids    = 64 // errors of NVSwitches by switch, code and severity
 )
@@ -60,6 +60,7 @@ func (s *Server) fill(e *exposition, now time.Time) {
 		e.sources(snap, now)
 		if !stale(snap, now) {
 			e.node(snap, view)
+			e.usages = usages(e.usages, snap)
 			e.gpus(snap)
 			e.instances(snap)
 			e.links(snap)
@@ -145,7 +146,6 @@ func (e *exposition) versionChanges(t *thing, versions []collector.Version, chan
 }
 
 func (e *exposition) gpus(s *collector.Snapshot) {
-	holders := memoryHeld(s.Processes)
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
 		index := strconv.Itoa(g.Index)
@@ -168,7 +168,8 @@ func (e *exposition) gpus(s *collector.Snapshot) {
 		e.readings(metric.GPU, t, g.Readings)
 		e.support(index, g)
 		e.xids(index, g)
-		e.owners(index, g, holders[g.UUID])
+		e.owners(index, g.UUID)
+		e.allocations(index, g.UUID, "", g.Allocations)
 		e.distributions(t, g)
 	}
 }
@@ -234,46 +235,6 @@ func (e *exposition) sxids(s *collector.Snapshot) {
 	}
 }
 
-// held is the device memory that processes hold on one GPU.
-type held struct {
-	all float64
-	by  map[collector.Owner]float64
-}
-
-func memoryHeld(processes []collector.Process) map[string]held {
-	gpus := map[string]held{}
-	for i := range processes {
-		p := &processes[i]
-		used := p.Value(metric.ProcessMemoryUsed)
-		if !(used > 0) {
-			continue
-		}
-		h := gpus[p.UUID]
-		if h.by == nil {
-			h.by = map[collector.Owner]float64{}
-		}
-		h.all += used
-		h.by[p.Owner] += used
-		gpus[p.UUID] = h
-	}
-	return gpus
-}
-
-func (e *exposition) owners(index string, g *collector.GPU, h held) {
-	owners := g.Owners
-	if extra := len(owners) - maxOwners; extra > 0 {
-		cappedOwners.Add(extra)
-		owners = owners[:maxOwners]
-	}
-	for _, o := range owners {
-		share := 1 / float64(len(g.Owners))
-		if h.all > 0 {
-			share = h.by[o] / h.all
-		}
-		e.one(metric.OwnerShare, share, index, g.UUID, o.Kind, o.ID, o.Team)
-	}
-}
-
 func (e *exposition) instances(s *collector.Snapshot) {
 	for i := range s.Instances {
 		m := &s.Instances[i]
@@ -281,6 +242,7 @@ func (e *exposition) instances(s *collector.Snapshot) {
 		if t := e.entity(metric.Instance, gpu, m.UUID, mig, m.Profile); t != nil {
 			e.one(metric.MIGInfo, 1, gpu, m.UUID, mig, m.Profile, m.MIGUUID)
 			e.readings(metric.Instance, t, m.Readings)
+			e.allocations(gpu, m.UUID, mig, m.Allocations)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -215,7 +216,7 @@ func TestTwiceTheSameThingCostsOnlyItself(t *testing.T) {
 	s.Node.Versions = append(s.Node.Versions, s.Node.Versions[0])
 	s.GPUs[1].Xids = []collector.XidCount{{Code: 31, Count: 1}, {Code: 31, Count: 2}}
 	s.GPUs[1].Unsupported = append(s.GPUs[1].Unsupported, s.GPUs[1].Unsupported[0])
-	s.GPUs[1].Owners = append(s.GPUs[1].Owners, s.GPUs[1].Owners[0])
+	s.Workloads = append(s.Workloads, s.Workloads[0])
 	w.view.Findings = append(w.view.Findings, w.view.Findings[0])
 	w.view.Conditions = append(w.view.Conditions, w.view.Conditions[0])
 	srv := w.server(t)
@@ -272,7 +273,9 @@ func TestManyOfAKindAreCapped(t *testing.T) {
 	g.Xids, g.Owners = nil, nil
 	for i := range 50 {
 		g.Xids = append(g.Xids, collector.XidCount{Code: i, Count: 1, Last: now.Add(-time.Duration(i) * time.Hour)})
-		g.Owners = append(g.Owners, collector.Owner{Kind: "pod", ID: fmt.Sprint(i)})
+		o := collector.Owner{Kind: "pod", ID: fmt.Sprintf("%02d", i)}
+		process(w.snap, 0, i+1, "x", o, 1<<20, 0)
+		g.Allocations = append(g.Allocations, collector.Allocation{UUID: g.UUID, Owner: o, Source: "kubelet"})
 		w.snap.Node.Versions = append(w.snap.Node.Versions, collector.Version{Component: fmt.Sprint("c", i), Value: "1"}, collector.Version{Component: fmt.Sprint("d", i), Value: "1"})
 	}
 	w.snap.SXids = nil
@@ -280,7 +283,7 @@ func TestManyOfAKindAreCapped(t *testing.T) {
 		w.snap.SXids = append(w.snap.SXids, collector.SXidCount{Switch: "0000:a9:00.0", Code: i, Fatal: i%2 == 0, Count: 1, Last: now})
 	}
 	sxids := cappedSXids.Get()
-	xids, owners, versions := cappedXids.Get(), cappedOwners.Get(), cappedVersions.Get()
+	xids, owners, versions, given := cappedXids.Get(), cappedOwners.Get(), cappedVersions.Get(), cappedAllocations.Get()
 	page := parse(t, plainText(t, w.server(t)))
 	if got := len(page["vigil_gpu_xid_errors_total"].Metric); got != maxXids+1 {
 		t.Errorf("%d Xid series, want %d of GPU 0 and one of GPU 6", got, maxXids)
@@ -291,24 +294,74 @@ func TestManyOfAKindAreCapped(t *testing.T) {
 	if got := len(page["vigil_nvswitch_sxid_errors_total"].Metric); got != maxSXids || cappedSXids.Get()-sxids != 36 {
 		t.Errorf("%d series of switch errors and %d left out, want %d and the rest of 100", got, cappedSXids.Get()-sxids, maxSXids)
 	}
-	counted := []uint64{cappedXids.Get() - xids, cappedOwners.Get() - owners, cappedVersions.Get() - versions}
-	if diff := cmp.Diff([]uint64{18, 18, 40}, counted); diff != "" {
-		t.Errorf("left out Xids, owners, versions (-want +counted): %s", diff)
+	counted := []uint64{cappedXids.Get() - xids, cappedOwners.Get() - owners, cappedVersions.Get() - versions, cappedAllocations.Get() - given}
+	// 50 pods beside the job, of those who use and of those who were given the GPU.
+	if diff := cmp.Diff([]uint64{18, 19, 40, 19}, counted); diff != "" {
+		t.Errorf("left out Xids, owners, versions, allocations (-want +counted): %s", diff)
+	}
+	sum := map[string]float64{}
+	for _, m := range page["vigil_owner_gpu_share_ratio"].Metric {
+		if m.Label[0].GetValue() == "0" {
+			sum[m.Label[2].GetValue()] += m.GetGauge().GetValue()
+		}
+	}
+	if sum["memory"] < 0.999 || sum["memory"] > 1.001 {
+		t.Errorf("the shares of a GPU with too many owners sum to %v, want 1", sum)
 	}
 }
 
 func TestOwnersShareAGPU(t *testing.T) {
 	w := node(soon())
-	w.snap.GPUs[6].Owners = []collector.Owner{{Kind: "job", ID: "a"}, {Kind: "job", ID: "b"}}
+	g5, g6 := &w.snap.GPUs[5], &w.snap.GPUs[6]
+	g5.Set(metric.UnattributedMemory, g5.Value(metric.MemoryUsed))
+	process(w.snap, 5, 99, "python", collector.Owner{}, 1<<30, 0.25)
+	g6.Owners = []collector.Owner{{Kind: "job", ID: "a"}} // was given it and does not use it
+	g6.Allocations = []collector.Allocation{{UUID: g6.UUID, Owner: g6.Owners[0], Resource: "gres/gpu", Source: "slurm"}}
 	page := plainText(t, w.server(t))
+	share := func(gpu int, of, kind, id, team string) string {
+		return metric.OwnerShare.Series(fmt.Sprint(gpu), w.snap.GPUs[gpu].UUID, of, kind, id, team)
+	}
 	for series, want := range map[string]string{
-		metric.OwnerShare.Series("4", w.snap.GPUs[4].UUID, "pod", "chat/chat-70b-0", "assistants"): "0.8333333333333334",
-		metric.OwnerShare.Series("4", w.snap.GPUs[4].UUID, "pod", "chat/reranker-1", "assistants"): "0.16666666666666666",
-		metric.OwnerShare.Series("6", w.snap.GPUs[6].UUID, "job", "a", ""):                         "0.5",
-		metric.OwnerShare.Series("5", w.snap.GPUs[5].UUID, "pod", "vision/notebook-ana", "vision"): "1",
+		share(4, "memory", "pod", "chat/chat-70b-0", "assistants"):                                                 "0.8333333333333334",
+		share(4, "memory", "pod", "chat/reranker-1", "assistants"):                                                 "0.16666666666666666",
+		share(5, "sm", metric.Unattributed, metric.Unattributed, ""):                                               "1",
+		metric.AllocationInfo.Series("6", g6.UUID, "", "job", "a", "", "", "gres/gpu", "slurm"):                    "1",
+		metric.OwnerInfo.Series("pod", "chat/chat-70b-0", "assistants", "cc-140", "customer", "inference", "true"): "1",
+		metric.OwnerInfo.Series(metric.Unattributed, metric.Unattributed, "", "", "", "", "false"):                 "1",
 	} {
 		if !strings.Contains(page, series+" "+want+"\n") {
 			t.Errorf("%s is not %s on the page", series, want)
+		}
+	}
+	if strings.Contains(page, share(6, "memory", "job", "a", "")) {
+		t.Error("an owner who was given a GPU and does not use it has a share of its use")
+	}
+}
+
+// TestSharesSumToOne is the promise to whoever divides a bill by them.
+func TestSharesSumToOne(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		w := node(soon())
+		w.snap.Processes = nil
+		for i := range rng.IntN(60) {
+			o := collector.Owner{Kind: "pod", ID: fmt.Sprint(rng.IntN(40))}
+			if rng.IntN(4) == 0 {
+				o = collector.Owner{}
+			}
+			process(w.snap, rng.IntN(3), i+1, "x", o, float64(rng.IntN(1<<30)), rng.Float64())
+		}
+		for i := range 3 {
+			w.snap.GPUs[i].Set(metric.UnattributedMemory, float64(rng.IntN(1<<30)))
+		}
+		sums := map[string]float64{}
+		for _, m := range parse(t, plainText(t, w.server(t)))["vigil_owner_gpu_share_ratio"].GetMetric() {
+			sums[m.Label[0].GetValue()+m.Label[2].GetValue()] += m.GetGauge().GetValue()
+		}
+		for key, sum := range sums {
+			if math.Abs(sum-1) > 1e-9 {
+				t.Fatalf("the shares of %s sum to %v, want 1", key, sum)
+			}
 		}
 	}
 }

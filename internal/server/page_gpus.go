@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -53,7 +54,7 @@ func (p *page) gpus(l *look) {
 	p.Model = commonModel(l.snap.GPUs)
 	for i := range l.snap.GPUs {
 		g := &l.snap.GPUs[i]
-		row := gpuRow{Index: g.Index, UUID: oneLine(g.UUID), Owner: owned(g.Owners), Instances: instancesOf(l.snap, g.UUID)}
+		row := gpuRow{Index: g.Index, UUID: oneLine(g.UUID), Owner: heldBy(g.Owners, g.Allocations, usersOf(g.UUID, l.snap.Processes)), Instances: instancesOf(l.snap, g.UUID)}
 		row.State, row.Tone, row.StateMore = stateOf(g, l.now)
 		if p.Model == "" {
 			row.Model = oneLine(g.Model)
@@ -102,6 +103,32 @@ func owned(by []collector.Owner) ownerCell {
 		others = fmt.Sprintf("and %d more", n)
 	}
 	return ownerCell{ownerText(by[0]), joined(", ", teamText(by[0]), others)}
+}
+
+// heldBy names who uses a GPU and tells that apart from who was given it.
+func heldBy(by []collector.Owner, given []collector.Allocation, users []collector.Owner) ownerCell {
+	cell := owned(by)
+	if len(given) == 0 && !slices.Contains(users, collector.Owner{}) {
+		return cell
+	}
+	unused := 0
+	for _, o := range by {
+		if !slices.Contains(users, o) {
+			unused++
+		}
+	}
+	notes := cell.More
+	switch {
+	case unused > 0 && unused == len(by):
+		notes = joined(", ", notes, "given, not used")
+	case unused > 0:
+		notes = joined(", ", notes, fmt.Sprintf("%d given, not used", unused))
+	}
+	if slices.Contains(users, collector.Owner{}) {
+		notes = joined(", ", notes, "a process of nobody known")
+	}
+	cell.More = notes
+	return cell
 }
 
 // stateOf says in a word how the GPU is.

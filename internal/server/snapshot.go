@@ -55,7 +55,9 @@ type GPU struct {
 	Present  bool              `json:"present"`
 	Hung     bool              `json:"hung"`
 	MIG      bool              `json:"mig"`
-	Owners   []collector.Owner `json:"owners"`
+	Owners   []collector.Owner `json:"owners"` // who uses it, most memory first, then who was only given it
+	Users    []collector.Owner `json:"users"`  // who has a process on it; one without a kind is of nobody that is known
+	Given    []Allocation      `json:"given"`  // who was given it or a share of it
 	Xids     []Xid             `json:"xids"`
 	Sampled  time.Time         `json:"sampled,omitzero"` // when its fast readings were taken
 	Readings Readings          `json:"readings"`
@@ -77,19 +79,30 @@ type Instance struct {
 	CI       int               `json:"ci"`
 	Profile  string            `json:"profile"`
 	Owners   []collector.Owner `json:"owners"`
+	Given    []Allocation      `json:"given"`
 	Readings Readings          `json:"readings"`
+}
+
+// Allocation says who was given a GPU or an instance.
+type Allocation struct {
+	Owner     collector.Owner `json:"owner"`
+	Container string          `json:"container,omitempty"`
+	Resource  string          `json:"resource,omitempty"` // as the scheduler calls it
+	Shares    int             `json:"shares,omitempty"`   // of the device; none: all of it
+	Source    string          `json:"source"`             // who said so: kubelet, slurm
 }
 
 // Process is one process on one GPU. Its name is what it calls itself.
 type Process struct {
-	PID      int             `json:"pid"`
-	Name     string          `json:"name"`
-	UID      int             `json:"uid"` // -1 if unknown
-	GPU      int             `json:"gpu"`
-	UUID     string          `json:"uuid"`
-	MIG      string          `json:"mig,omitempty"`
-	Owner    collector.Owner `json:"owner"`
-	Readings Readings        `json:"readings"`
+	PID       int             `json:"pid"`
+	Name      string          `json:"name"`
+	UID       int             `json:"uid"` // -1 if unknown
+	GPU       int             `json:"gpu"`
+	UUID      string          `json:"uuid"`
+	MIG       string          `json:"mig,omitempty"`
+	Owner     collector.Owner `json:"owner"`
+	Container string          `json:"container,omitempty"`
+	Readings  Readings        `json:"readings"`
 }
 
 // Endpoint is a model of an inference server.
@@ -124,7 +137,7 @@ func snapshotOf(s *collector.Snapshot, now time.Time) Snapshot {
 	answer := Snapshot{
 		Time: s.Time, Boot: s.Boot, GPUsBefore: s.GPUsBefore, Simulated: s.Simulated,
 		Node:         Node{Name: s.Node.Name, Versions: map[string]string{}, Readings: readingsOf(metric.Node, s.Node.Readings)},
-		GPUs:         each(s.GPUs, gpuOf),
+		GPUs:         each(s.GPUs, func(g collector.GPU) GPU { return gpuOf(g, s.Processes) }),
 		Instances:    each(s.Instances, instanceOf),
 		Processes:    each(biggest(s.Processes, maxProcesses), processOf),
 		ProcessCount: len(s.Processes),
@@ -146,11 +159,13 @@ func snapshotOf(s *collector.Snapshot, now time.Time) Snapshot {
 	return answer
 }
 
-func gpuOf(g collector.GPU) GPU {
+func gpuOf(g collector.GPU, processes []collector.Process) GPU {
 	return GPU{
 		Index: g.Index, UUID: g.UUID, Model: g.Model, PCIBusID: g.PCIBusID, Serial: g.Serial,
 		Present: g.Present, Hung: g.Hung, MIG: g.MIG,
 		Owners:  orEmpty(g.Owners),
+		Users:   usersOf(g.UUID, processes),
+		Given:   each(g.Allocations, allocationOf),
 		Xids:    each(g.Xids, func(x collector.XidCount) Xid { return Xid(x) }),
 		Sampled: g.SampledAt(metric.Fast), Readings: readingsOf(metric.GPU, g.Readings),
 	}
@@ -159,13 +174,28 @@ func gpuOf(g collector.GPU) GPU {
 func instanceOf(m collector.Instance) Instance {
 	return Instance{
 		GPU: m.GPU, UUID: m.UUID, MIGUUID: m.MIGUUID, GI: m.GI, CI: m.CI, Profile: m.Profile,
-		Owners: orEmpty(m.Owners), Readings: readingsOf(metric.Instance, m.Readings),
+		Owners: orEmpty(m.Owners), Given: each(m.Allocations, allocationOf), Readings: readingsOf(metric.Instance, m.Readings),
 	}
+}
+
+// usersOf lists the owners of the GPU's processes, in their order.
+func usersOf(uuid string, processes []collector.Process) []collector.Owner {
+	users := []collector.Owner{}
+	for i := range processes {
+		if p := &processes[i]; p.UUID == uuid && !slices.Contains(users, p.Owner) {
+			users = append(users, p.Owner)
+		}
+	}
+	return users
+}
+
+func allocationOf(a collector.Allocation) Allocation {
+	return Allocation{Owner: a.Owner, Container: a.Container, Resource: a.Resource, Shares: a.Shares, Source: a.Source}
 }
 
 func processOf(p collector.Process) Process {
 	return Process{
-		PID: p.PID, Name: p.Name, UID: p.UID, GPU: p.GPU, UUID: p.UUID, MIG: p.MIG, Owner: p.Owner,
+		PID: p.PID, Name: p.Name, UID: p.UID, GPU: p.GPU, UUID: p.UUID, MIG: p.MIG, Owner: p.Owner, Container: p.Container,
 		Readings: readingsOf(metric.Process, p.Readings),
 	}
 }

@@ -24,7 +24,7 @@ var (
 	cappedPorts     = vm.GetOrCreateCounter(metric.SeriesCapped.Series("interface"))
 )
 
-// workloads has what owners move and use. Of too many those that are looked at come
+// workloads has what the configuration says of owners, and what they move and use. Of too many those that are looked at come
 // first, so that an owner who was only given a GPU crowds out nobody.
 func (e *exposition) workloads(s *collector.Snapshot) {
 	list := s.Workloads
@@ -36,15 +36,18 @@ func (e *exposition) workloads(s *collector.Snapshot) {
 	}
 	for i := range list {
 		w := &list[i]
-		t := e.entity(metric.Workload, w.Kind, w.ID, w.Team)
+		kind, id, team := ownerLabels(w.Owner)
+		t := e.entity(metric.Workload, kind, id, team)
 		if t == nil {
 			continue
 		}
+		e.one(metric.OwnerInfo, 1, kind, id, team, w.CostCenter, w.Sensitivity, w.Stage, strconv.FormatBool(w.Critical))
 		e.readings(metric.Workload, t, w.Readings)
 		for _, c := range w.Caveats {
-			e.one(metric.WorkloadCaveat, 1, w.Kind, w.ID, w.Team, c.Fact, c.Reason)
+			e.one(metric.WorkloadCaveat, 1, kind, id, team, c.Fact, c.Reason)
 		}
 	}
+	e.nobody()
 }
 
 func (e *exposition) limit(few, many int) int {

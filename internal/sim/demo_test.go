@@ -1,19 +1,21 @@
 package sim_test
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
+	"gpuvigil/internal/metric"
 	"gpuvigil/internal/sim"
 	"gpuvigil/rules"
 )
 
-// snapshot is a part on its own, as a sampler without other sources composes it.
-func snapshot(p *collector.Part) *collector.Snapshot {
-	return &collector.Snapshot{Time: p.Time, Boot: p.Boot, Simulated: p.Simulated, Node: p.Node, GPUs: p.GPUs,
-		Processes: p.Processes, Endpoints: p.Endpoints, Events: p.Events}
+// replay composes parts into snapshots as a sampler without other sources does.
+func replay() *collector.Replay {
+	tiers := [metric.Tiers]time.Duration{5 * time.Second, 15 * time.Second, 15 * time.Second, time.Minute}
+	return collector.NewReplay(collector.SamplerConfig{Tiers: tiers, Log: slog.New(slog.DiscardHandler)}, sim.SourceName)
 }
 
 func newScenario(t *testing.T, name string) *sim.Sim {
@@ -33,8 +35,9 @@ func newScenario(t *testing.T, name string) *sim.Sim {
 // each of the rules on it.
 func TestDemoIsFullWhenItGoesLive(t *testing.T) {
 	engine := detect.NewEngine(detect.Config{}, detect.Detectors(detect.DetectorConfig{}))
+	node := replay()
 	for p := range newScenario(t, "demo").Prelude(5 * time.Second) {
-		engine.Observe(snapshot(p))
+		engine.Observe(node.Snapshot(p))
 	}
 	found := map[string]detect.Finding{}
 	for _, f := range engine.View().Findings {
@@ -55,9 +58,9 @@ func TestDemoIsFullWhenItGoesLive(t *testing.T) {
 // TestQuietStaysQuiet is the look-alikes' promise.
 func TestQuietStaysQuiet(t *testing.T) {
 	engine := detect.NewEngine(detect.Config{}, detect.Detectors(detect.DetectorConfig{}))
-	s := newScenario(t, "quiet")
+	s, node := newScenario(t, "quiet"), replay()
 	for at := time.Duration(0); at < 4*time.Hour; at += 5 * time.Second {
-		engine.Observe(snapshot(s.Part(s.Begin().Add(at))))
+		engine.Observe(node.Snapshot(s.Part(s.Begin().Add(at))))
 		for _, f := range engine.View().Findings {
 			if f.State != detect.Pending {
 				t.Fatalf("after %v a healthy node has a finding: %s %s, %s", at, f.Rule, f.Subject, f.Evidence.Seen)

@@ -40,6 +40,8 @@ func (h *happening) begin(s *Sim) {
 	case Run:
 		w.on, w.crashed = true, false
 		s.allocate(w, w.Owner)
+	case Give:
+		s.allocate(w, w.Owner)
 	case Xid:
 		s.fail(g, h.Code)
 	case Heat:
@@ -63,6 +65,10 @@ func (h *happening) end(s *Sim) {
 	case Run:
 		w.on = false
 		s.allocate(w, collector.Owner{})
+	case Give:
+		if !w.on {
+			s.allocate(w, collector.Owner{})
+		}
 	case Xid:
 		if g.lost {
 			s.reset(g)
@@ -84,8 +90,11 @@ func (h *happening) end(s *Sim) {
 // allocate gives a workload's GPUs to an owner.
 func (s *Sim) allocate(w *workload, to collector.Owner) {
 	for _, g := range w.gpus {
+		if g.owner == to {
+			continue
+		}
 		s.tell(collector.Event{Kind: collector.OwnerEvent, UUID: g.uuid, From: g.owner.String(), To: to.String()})
-		g.owner = to
+		g.owner, s.asOf.stale = to, true
 	}
 }
 
@@ -113,6 +122,7 @@ func (s *Sim) fail(g *gpu, code int) {
 func (s *Sim) reset(g *gpu) {
 	g.lost = false
 	g.reloadDriver()
+	s.invite(g)
 	g.core, g.memoryTemp, g.thermalCap = ambient+4, ambient+6, smClockMax
 	s.observeGPU(g)
 }
@@ -151,6 +161,7 @@ func (s *Sim) setVersion(component, to string) string {
 		}
 		for _, g := range s.gpus {
 			g.reloadDriver()
+			s.invite(g)
 		}
 		major, _, _ := strings.Cut(s.version("cuda"), ".")
 		s.setVersion("nvml", major+"."+to)

@@ -69,6 +69,7 @@ type process struct {
 	uid   int
 	owner collector.Owner
 	mem   float64
+	share float64 // of the GPU's work
 }
 
 // gpu is one board: physics in SI units, advanced second by second.
@@ -80,9 +81,11 @@ type gpu struct {
 	bus    string
 	trait  float64 // how this board differs from the next, around 1
 
-	owner collector.Owner
-	procs []*process
-	work  work
+	owner  collector.Owner
+	procs  []*process
+	guests []*process
+	gifts  []Gift
+	work   work
 
 	power, energy        float64
 	core, memoryTemp     float64
@@ -103,8 +106,10 @@ type gpu struct {
 	resistance float64 // relative to a clean heat sink
 	replayRate float64
 
-	readings  collector.Readings
-	processes []collector.Process // as of the last time that the tier was sampled
+	readings collector.Readings
+	// As of the last time that the tier was sampled.
+	processes    []collector.Process
+	attributions []collector.Attribution
 }
 
 func newGPU(seed uint64, node string, index int) *gpu {
@@ -216,9 +221,14 @@ func (g *gpu) countXid(code int, at time.Time) {
 }
 
 func (g *gpu) memoryUsed() float64 {
+	if g.lost {
+		return 0
+	}
 	sum := 0.0
-	for _, p := range g.procs {
-		sum += p.mem
+	for _, list := range [2][]*process{g.procs, g.guests} {
+		for _, p := range list {
+			sum += p.mem
+		}
 	}
 	return sum
 }

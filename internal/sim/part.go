@@ -52,7 +52,7 @@ func (s *Sim) observeGPU(g *gpu) {
 func (s *Sim) observeTier(g *gpu, tier metric.Tier) {
 	switch {
 	case g.lost:
-		g.readings, g.processes = collector.Readings{}, nil
+		g.readings, g.processes, g.attributions, s.asOf.stale = collector.Readings{}, nil, nil, true
 		return
 	case g.hung:
 		return
@@ -112,23 +112,29 @@ func (g *gpu) observeSlow() {
 }
 
 func (g *gpu) observeProcesses(s *Sim) {
-	g.readings.Set(metric.ProcessCount, float64(len(g.procs)))
+	s.asOf.stale = true
+	all := g.all()
+	g.readings.Set(metric.ProcessCount, float64(len(all)))
 	g.readings.Set(metric.ProcessMemory, g.memoryUsed())
 	g.readings.Set(metric.MPSClients, 0)
 	g.readings.Set(metric.UnattributedMemory, 0)
 	setAll(g.readings, metric.UnattributedUtilization, make([]float64, metric.UnattributedUtilization.Width()))
-	g.processes = make([]collector.Process, 0, len(g.procs))
-	for _, p := range g.procs {
+	g.processes = make([]collector.Process, 0, len(all))
+	g.attributions = make([]collector.Attribution, 0, len(all))
+	for _, p := range all {
 		r := collector.NewReadings(metric.Process)
 		r.Set(metric.ProcessMemoryUsed, p.mem)
-		r.Set(metric.ProcessUtilization, percent(g.work.duty))
-		r.Set(metric.ProcessMemoryUtilization, percent(g.work.memory))
+		r.Set(metric.ProcessUtilization, percent(g.work.duty*p.share))
+		r.Set(metric.ProcessMemoryUtilization, percent(g.work.memory*p.share))
 		r.Set(metric.ProcessEncoder, 0)
 		r.Set(metric.ProcessDecoder, 0)
 		r.Set(metric.ProcessMPS, 0)
 		r.Stamp(metric.Processes, s.now)
 		g.processes = append(g.processes, collector.Process{PID: p.pid, Start: p.start, Name: p.name, UID: p.uid,
-			GPU: g.index, UUID: g.uuid, Owner: p.owner, Readings: r})
+			GPU: g.index, UUID: g.uuid, Readings: r})
+		if p.owner != (collector.Owner{}) {
+			g.attributions = append(g.attributions, collector.Attribution{PID: p.pid, Start: p.start, Owner: p.owner, Container: containerOf(p.owner)})
+		}
 	}
 }
 
@@ -149,18 +155,21 @@ func (s *Sim) part() *collector.Part {
 		GPUs: make([]collector.GPU, 0, len(s.gpus))}
 	s.events = nil
 	p.Inventory = s.inventory()
+	processes := 0
+	for _, g := range s.gpus {
+		processes += len(g.processes)
+	}
+	p.Processes = make([]collector.Process, 0, processes)
 	for _, g := range s.gpus {
 		gpu := collector.GPU{Index: g.index, UUID: g.uuid, Model: model, PCIBusID: g.bus, Serial: g.serial, VBIOS: s.version("vbios"),
 			Architecture: architecture, Present: !g.lost, Hung: g.hung, Unsupported: unsupported, Xids: g.xids, Readings: g.readings.Clone()}
 		if s.cfg.Histograms {
 			gpu.Distributions = g.bands.Distributions()
 		}
-		if g.owner != (collector.Owner{}) {
-			gpu.Owners = []collector.Owner{g.owner}
-		}
 		p.GPUs = append(p.GPUs, gpu)
 		p.Processes = append(p.Processes, g.processes...)
 	}
+	p.Attributions, p.Allocations, p.Workloads = s.owners()
 	for _, w := range s.workloads {
 		for _, v := range w.servers {
 			p.Endpoints = append(p.Endpoints, w.endpoint(v, s.now))

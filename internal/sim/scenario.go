@@ -19,7 +19,26 @@ type Scenario struct {
 	// replays. Entries with negative offsets happen in it.
 	Past      time.Duration
 	Workloads []Workload
+	Guests    []Guest
+	Gifts     []Gift
 	Timeline  []Entry
+}
+
+// Guest is a process that shares a GPU with the workload that has it.
+type Guest struct {
+	On      string          // one of a workload's GPUs: "chat/1"
+	Owner   collector.Owner // zero: nobody knows whose it is
+	Process string          // what it calls itself
+	UID     int
+	Memory  float64 // device memory in bytes
+	Share   float64 // of the GPU's work
+}
+
+// Gift is a share of a GPU that somebody was given and does not use.
+type Gift struct {
+	On       string // as Guest.On
+	Owner    collector.Owner
+	Resource string // as the scheduler calls it
 }
 
 // WorkloadKind says how a workload uses its GPUs.
@@ -43,6 +62,7 @@ type Workload struct {
 	Kind    WorkloadKind
 	GPUs    int // on a node of eight; scaled with the node, at least one
 	Owner   collector.Owner
+	Traits  Traits
 	Process string  // what its processes call themselves; %d is the rank
 	UID     int     // of its processes
 	Memory  float64 // device memory of each process, in bytes
@@ -66,6 +86,7 @@ const (
 	Saturate Kind = "saturate" // Inference: Level is arrivals relative to capacity
 	Work     Kind = "work"     // Notebook: somebody computes in it
 	Run      Kind = "run"      // Batch: it is on the node
+	Give     Kind = "give"     // Batch: its GPUs are its owner's, although nothing runs yet
 	Spin     Kind = "spin"     // Training: a dead collective, 100 % utilization at little power
 	Xid      Kind = "xid"      // GPU: Code falls at the beginning; 79 loses the GPU for the duration, then it is reset
 	Heat     Kind = "heat"     // GPU: Level is how much worse it is cooled
@@ -155,7 +176,7 @@ func (s *Sim) resolve(e *Entry, places map[string][]int) (target, error) {
 		}
 		return target{}, nil
 	}
-	name, number, one := strings.Cut(e.Target, "/")
+	name, _, _ := strings.Cut(e.Target, "/")
 	i := slices.IndexFunc(s.workloads, func(w *workload) bool { return w.Name == name })
 	if e.Kind == Upgrade {
 		if i < 0 || !slices.ContainsFunc(s.workloads[i].software.runtimes, func(v collector.Version) bool { return v.Component == e.Component }) {
@@ -172,15 +193,25 @@ func (s *Sim) resolve(e *Entry, places map[string][]int) (target, error) {
 	if _, known := needs[e.Kind]; !known {
 		return fail("there is no such kind of entry")
 	}
+	g, err := s.gpuAt(e.Target, places)
+	if err != nil {
+		return fail("%v", err)
+	}
+	return target{gpu: g}, nil
+}
+
+// gpuAt finds one of a workload's GPUs by WORKLOAD/NUMBER.
+func (s *Sim) gpuAt(spot string, places map[string][]int) (*gpu, error) {
+	name, number, one := strings.Cut(spot, "/")
 	n, err := strconv.Atoi(number)
 	if !one || err != nil || n < 0 || n >= len(places[name]) {
-		return fail("target %q is no GPU: write WORKLOAD/NUMBER with a number below %d", e.Target, len(places[name]))
+		return nil, fmt.Errorf("target %q is no GPU: write WORKLOAD/NUMBER with a number below %d", spot, len(places[name]))
 	}
-	return target{gpu: s.gpus[places[name][n]]}, nil
+	return s.gpus[places[name][n]], nil
 }
 
 // needs is the kind of workload that a kind of entry is about; empty for a GPU.
 var needs = map[Kind]WorkloadKind{
-	Saturate: Inference, Work: Notebook, Run: Batch, Spin: Training,
+	Saturate: Inference, Work: Notebook, Run: Batch, Give: Batch, Spin: Training,
 	Xid: "", Heat: "", Hang: "", Replays: "",
 }

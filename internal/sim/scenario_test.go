@@ -45,6 +45,30 @@ func look(s *Sim, at time.Duration) seen {
 	return v
 }
 
+// given counts who was given the GPU.
+func (v seen) given(gpu int) int {
+	n := 0
+	for _, a := range v.part.Allocations {
+		if a.UUID == v.part.GPUs[gpu].UUID {
+			n++
+		}
+	}
+	return n
+}
+
+// users counts the owners of the GPU's processes that are known.
+func (v seen) users(gpu int) int {
+	owners := map[collector.Owner]bool{}
+	for _, p := range v.part.Processes {
+		for _, a := range v.part.Attributions {
+			if p.GPU == gpu && a.PID == p.PID && a.Start == p.Start {
+				owners[a.Owner] = true
+			}
+		}
+	}
+	return len(owners)
+}
+
 func (v seen) xids(gpu, code int) uint64 {
 	for _, x := range v.part.GPUs[gpu].Xids {
 		if x.Code == code {
@@ -70,14 +94,15 @@ func TestDemo(t *testing.T) {
 		{-149 * time.Minute, "the driver that the node came with", func(v seen) bool { return v.driver == "570.124.06" }},
 		{-145 * time.Minute, "a new driver", func(v seen) bool { return v.driver == "570.133.20" }},
 		{-60 * time.Minute, "an idle queue before the saturation", func(v seen) bool { return v.waiting < 5 && v.p95 < 1 }},
-		{-7 * time.Minute, "the sweep at work", func(v seen) bool { return len(v.part.GPUs[sweep].Owners) == 1 && v.xids(sweep, 31) == 0 }},
+		{-60 * time.Minute, "a process of which nobody knows whose it is", func(v seen) bool { return v.users(1) == 1 && v.part.GPUs[1].Value(metric.ProcessCount) == 2 }},
+		{-7 * time.Minute, "the sweep at work", func(v seen) bool { return v.given(sweep) == 1 && v.xids(sweep, 31) == 0 }},
 		{-5*time.Minute - 30*time.Second, "the sweep dead of Xid 31", func(v seen) bool {
 			return v.xids(sweep, 31) == 1 && v.part.GPUs[sweep].Value(metric.MemoryUsed) == 0
 		}},
 		{-5 * time.Minute, "packets sent again before the GPU is lost", func(v seen) bool {
 			return v.part.GPUs[lost].Value(metric.PCIeReplays) > 40*max(1, v.part.GPUs[1].Value(metric.PCIeReplays))
 		}},
-		{-3*time.Minute - 45*time.Second, "a free GPU after the sweep", func(v seen) bool { return len(v.part.GPUs[sweep].Owners) == 0 }},
+		{-3*time.Minute - 45*time.Second, "a free GPU after the sweep", func(v seen) bool { return v.given(sweep) == 0 }},
 		{-3*time.Minute - 30*time.Second, "a lost GPU and its peers spinning", func(v seen) bool {
 			g, peer := v.part.GPUs[lost], v.part.GPUs[1]
 			return v.xids(lost, 79) == 1 && !g.Present && !g.Has(metric.PowerDraw) && g.SampledAt(metric.Fast).IsZero() &&
@@ -88,8 +113,10 @@ func TestDemo(t *testing.T) {
 		}},
 		{0, "a notebook that holds memory and does nothing", func(v seen) bool {
 			g := v.part.GPUs[notebookGPU]
-			return g.Value(metric.Utilization) == 0 && g.Value(metric.MemoryUsed) > 0 && len(g.Owners) == 1
+			return g.Value(metric.Utilization) == 0 && g.Value(metric.MemoryUsed) > 0 && v.given(notebookGPU) == 2
 		}},
+		{0, "two teams on one GPU", func(v seen) bool { return v.users(chatGPU) == 2 && v.given(chatGPU) == 2 }},
+		{3 * time.Minute, "a GPU that is given and not used", func(v seen) bool { return v.given(sweep) == 1 && v.users(sweep) == 0 }},
 		{6 * time.Minute, "the lost GPU back, with everything reset", func(v seen) bool {
 			g := v.part.GPUs[lost]
 			return g.Present && g.Value(metric.Energy) < 1e6 && g.Value(metric.PCIeReplays) == 0 && v.waiting < 5

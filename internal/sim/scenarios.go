@@ -32,12 +32,14 @@ func ScenarioByName(name string) (Scenario, error) {
 
 func training() Workload {
 	return Workload{Name: "train", Kind: Training, GPUs: 4, Process: "python3", UID: 20417, Memory: 71.5 * gibi,
-		Owner: collector.Owner{Kind: "job", ID: "slurm/4711", Team: "nlp"}}
+		Owner:  collector.Owner{Kind: "job", ID: "slurm/4711", Team: "nlp"},
+		Traits: Traits{CostCenter: "cc-210", Sensitivity: "internal", Stage: "training"}}
 }
 
 func chat() Workload {
 	return Workload{Name: "chat", Kind: Inference, GPUs: 2, Process: "VLLM::Worker_TP%d", UID: 1000, Memory: 72 * gibi,
 		Owner:   collector.Owner{Kind: "pod", ID: "inference/chat-70b-0", Team: "assistants"},
+		Traits:  Traits{CostCenter: "cc-140", Sensitivity: "customer", Stage: "inference", Critical: true},
 		Servers: []Server{{URL: "http://chat-70b.inference.svc:8000/metrics", Engine: "vllm", Model: "meta-llama/Llama-3.1-70B-Instruct"}}}
 }
 
@@ -53,17 +55,36 @@ func chatAndTitles() Workload {
 // does not escape them.
 func notebook() Workload {
 	return Workload{Name: "notebook", Kind: Notebook, GPUs: 1, Process: "<!channel> & <b>python3</b>", UID: 31337, Memory: 18.25 * gibi,
-		Owner: collector.Owner{Kind: "pod", ID: `jupyter/<@U042> o'hara & "søns" *lead*`, Team: "research"}}
+		Owner:  collector.Owner{Kind: "pod", ID: `jupyter/<@U042> o'hara & "søns" *lead*`, Team: "research"},
+		Traits: Traits{CostCenter: "cc-300", Sensitivity: "internal", Stage: "notebook"}}
 }
 
 func experiments() Workload {
 	return Workload{Name: "experiments", Kind: Batch, GPUs: 1, Process: "sweep.py", UID: 20980, Memory: 33 * gibi,
-		Owner: collector.Owner{Kind: "pod", ID: "vision/sweep-7f9c4", Team: "vision"}}
+		Owner:  collector.Owner{Kind: "pod", ID: "vision/sweep-7f9c4", Team: "vision"},
+		Traits: Traits{CostCenter: "cc-220", Sensitivity: "public", Stage: "training"}}
+}
+
+// reranker shares a GPU with the chat server, which is another team's.
+func reranker() Guest {
+	return Guest{On: "chat/0", Process: "rerank-server", UID: 1000, Memory: 3.5 * gibi, Share: 0.06,
+		Owner: collector.Owner{Kind: "pod", ID: "search/reranker-5d8f-0", Team: "search"}}
+}
+
+// stranger is a process of which nobody knows whose it is.
+func stranger() Guest {
+	return Guest{On: "train/1", Process: "python", UID: 0, Memory: 0.6 * gibi}
+}
+
+// labels is a pod that was given a share of the notebook's GPU and has not used it.
+func labels() Gift {
+	return Gift{On: "notebook/0", Owner: collector.Owner{Kind: "pod", ID: "vision/label-tool-0", Team: "vision"}, Resource: "nvidia.com/gpu.shared"}
 }
 
 // demo has something of everything: just before it goes live an endpoint has run
 // into its limit, a training job has lost a GPU, a sweep has died of its own bug
-// and a notebook has been idle for more than two hours. Three driver versions in
+// and a notebook has been idle for more than two hours. Two teams share a GPU, a pod
+// has not used what it was given, and there is a process of which nobody knows whose it is. Three driver versions in
 // a day are two upgrades and one roll-back; one of them is in the past.
 func demo() Scenario {
 	const reloaded = 8 * time.Hour
@@ -74,6 +95,8 @@ func demo() Scenario {
 		Workloads: []Workload{
 			training(), chatAndTitles(), notebook(), experiments(),
 		},
+		Guests: []Guest{reranker(), stranger()},
+		Gifts:  []Gift{labels()},
 		Timeline: []Entry{
 			{Kind: Version, Component: "driver", To: "570.133.20", At: -146 * time.Minute, For: reloaded, Every: 2 * reloaded},
 
@@ -86,6 +109,7 @@ func demo() Scenario {
 			{Kind: Xid, Code: 79, Target: "train/0", At: -4 * time.Minute, For: 9 * time.Minute, Every: 45 * time.Minute},
 
 			{Kind: Run, Target: "experiments", At: -130 * time.Minute, For: 6 * time.Minute, Every: 15 * time.Minute},
+			{Kind: Give, Target: "experiments", At: -133 * time.Minute, For: 3*time.Minute + time.Second, Every: 15 * time.Minute},
 			{Kind: Xid, Code: 31, Target: "experiments/0", At: -6 * time.Minute, Every: 30 * time.Minute},
 			{Kind: Hang, Target: "experiments/0", At: 6 * time.Minute, For: 2 * time.Minute, Every: 30 * time.Minute},
 

@@ -56,6 +56,7 @@ type Sim struct {
 	host      host
 	versions  []collector.Version
 	timeline  []*happening
+	asOf      ownership
 	events    []collector.Event // since the last part
 
 	moves []collector.Workload // as of the last time that the tier was sampled
@@ -133,6 +134,9 @@ func (s *Sim) populate() error {
 			w.start(s, s.now.Add(-2*time.Minute))
 		}
 		s.workloads = append(s.workloads, w)
+	}
+	if err := s.share(places); err != nil {
+		return err
 	}
 	for i := range s.cfg.Scenario.Timeline {
 		e := &s.cfg.Scenario.Timeline[i]

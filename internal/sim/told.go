@@ -3,8 +3,6 @@ package sim
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"time"
 
 	"gpuvigil/collector"
@@ -26,19 +24,29 @@ const (
 type told struct {
 	ended, cancelled, failed    float64 // requests; all of them, and those that did not succeed
 	prompt, generated, preempts float64
-	hist                        [4]Histogram // in the order of latencies
+	hist                        [4]Histogram // see latencies
 	window                      demand.Window
 	work                        demand.Work
 }
 
-// latencies are the rows of the histograms that a server counts.
-var latencies = [4]*metric.Def{metric.QueueTime, metric.TimeToFirstToken, metric.InterTokenLatency, metric.RequestDuration}
+// latencies are the rows of the histograms that a server counts, by name.
+var latencies = [4]*metric.Def{metric.InterTokenLatency, metric.QueueTime, metric.RequestDuration, metric.TimeToFirstToken}
+
+// Their places.
+const (
+	betweenTokens = iota
+	inQueue
+	inAll
+	toFirstToken
+)
 
 func newTold() told {
 	seconds := []float64{0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60}
 	return told{hist: [4]Histogram{
-		newHistogram(seconds), newHistogram([]float64{0.02, 0.06, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20}),
-		newHistogram([]float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5}), newHistogram(seconds),
+		betweenTokens: newHistogram([]float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5}),
+		inQueue:       newHistogram(seconds),
+		inAll:         newHistogram(seconds),
+		toFirstToken:  newHistogram([]float64{0.02, 0.06, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20}),
 	}}
 }
 
@@ -54,10 +62,10 @@ func (t *told) second(q *queue, finished, wait float64) {
 	if q.kv() > fullCache {
 		t.preempts += math.Floor(q.admitted / 8)
 	}
-	t.hist[0].observe(wait, q.admitted)
-	t.hist[1].observe(wait+prefillTime, q.admitted)
-	t.hist[2].observe(1/rate, tokens)
-	t.hist[3].observe(wait+serviceTime, finished)
+	t.hist[inQueue].observe(wait, q.admitted)
+	t.hist[toFirstToken].observe(wait+prefillTime, q.admitted)
+	t.hist[betweenTokens].observe(1/rate, tokens)
+	t.hist[inAll].observe(wait+serviceTime, finished)
 }
 
 // server is a Server at one instant.
@@ -83,7 +91,7 @@ func (w *server) serve(now time.Time, rate float64, gpus []*gpu) {
 func (w *server) collect(now time.Time, gpus []*gpu) {
 	q, t := w.queue, &w.queue.told
 	t.window.Add(demand.Page{At: now, Running: q.running, Waiting: q.waiting, KV: q.kv(), Ended: t.ended, Generated: t.generated,
-		Queue: t.hist[0].total(), Duration: t.hist[3].total()})
+		Queue: t.hist[inQueue].total(), Duration: t.hist[inAll].total()})
 	o := demand.Output{At: now, Tokens: t.generated, Drawn: now}
 	for _, g := range gpus {
 		o.Joules += g.energy
@@ -104,19 +112,33 @@ func (w *server) observe(now time.Time) (collector.Readings, []collector.Histogr
 	r.Set(metric.RequestsWaiting, q.waiting)
 	r.Set(metric.QueueTimeP95, q.p95())
 	r.Set(metric.KVCacheUsage, q.kv())
-	for outcome, n := range map[string]float64{"success": t.ended - t.cancelled - t.failed, "cancelled": t.cancelled, "error": t.failed} {
-		r.SetAt(metric.Requests, metric.Outcomes.Index(outcome), n)
-	}
+	r.SetAt(metric.Requests, metric.Outcomes.Index("success"), t.ended-t.cancelled-t.failed)
+	r.SetAt(metric.Requests, metric.Outcomes.Index("cancelled"), t.cancelled)
+	r.SetAt(metric.Requests, metric.Outcomes.Index("error"), t.failed)
 	r.Set(metric.PromptTokens, t.prompt)
 	r.Set(metric.GeneratedTokens, t.generated)
 	r.Set(metric.Preemptions, t.preempts)
 	t.window.Set(r)
-	histograms := make([]collector.Histogram, len(latencies))
-	for i, row := range latencies {
-		histograms[i] = t.hist[i].rounded(row)
+	return r, t.histograms()
+}
+
+// histograms returns them in whole observations, by name.
+func (t *told) histograms() []collector.Histogram {
+	n := 0
+	for i := range t.hist {
+		n += len(t.hist[i].Counts)
 	}
-	slices.SortFunc(histograms, func(a, b collector.Histogram) int { return strings.Compare(a.Row.Name, b.Row.Name) })
-	return r, histograms
+	counts := make([]uint64, 0, n)
+	out := make([]collector.Histogram, 0, len(t.hist))
+	for i, row := range latencies {
+		h := &t.hist[i]
+		start := len(counts)
+		for _, c := range h.Counts {
+			counts = append(counts, uint64(math.Round(c)))
+		}
+		out = append(out, collector.Histogram{Row: row, Bounds: h.Bounds, Counts: counts[start:len(counts):len(counts)], Sum: h.Sum})
+	}
+	return out
 }
 
 // target returns how well the server's page can be read.
@@ -161,13 +183,4 @@ func (h *Histogram) observe(median, n float64) {
 
 func (h *Histogram) total() demand.Sum {
 	return demand.Sum{Seconds: h.Sum, Count: h.Counts[len(h.Bounds)]}
-}
-
-// rounded returns the histogram in whole observations.
-func (h *Histogram) rounded(row *metric.Def) collector.Histogram {
-	out := collector.Histogram{Row: row, Bounds: h.Bounds, Counts: make([]uint64, len(h.Counts)), Sum: h.Sum}
-	for i, n := range h.Counts {
-		out.Counts[i] = uint64(math.Round(n))
-	}
-	return out
 }

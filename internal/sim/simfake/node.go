@@ -43,6 +43,12 @@ func (n *Node) ValuesFile() string { return filepath.Join(n.dir, "nvml.values") 
 // ProcFS is where the node's procfs is.
 func (n *Node) ProcFS() string { return filepath.Join(n.dir, "proc") }
 
+// PodLogs is where the names of the node's pods are.
+func (n *Node) PodLogs() string { return filepath.Join(n.dir, "pods") }
+
+// JobMapping is where Slurm's prolog says which job has which GPU.
+func (n *Node) JobMapping() string { return filepath.Join(n.dir, "jobs") }
+
 // Update shows the node as it is at the time, which does not go back, and returns
 // what it shows. Updates must not run side by side.
 func (n *Node) Update(t time.Time) (*collector.Part, error) {
@@ -57,7 +63,7 @@ func (n *Node) Update(t time.Time) (*collector.Part, error) {
 	n.mu.Lock()
 	n.page = page
 	n.mu.Unlock()
-	return p, errors.Join(WriteProc(n.ProcFS(), p), n.file.Write(n.ValuesFile()))
+	return p, errors.Join(WriteProc(n.ProcFS(), p), WriteOwners(n.dir, p), n.file.Write(n.ValuesFile()))
 }
 
 // Run updates the node by the wall clock until the context ends.

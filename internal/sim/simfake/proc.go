@@ -15,10 +15,14 @@ import (
 const commLength = 15
 
 // WriteProc makes dir the procfs of a machine on which the part's processes run,
-// as far as an agent reads it: comm, stat and status of each. Processes that are
-// not in the part are removed.
+// as far as an agent reads it: comm, stat, status and cgroup of each. Processes that
+// are not in the part are removed.
 func WriteProc(dir string, p *collector.Part) error {
 	here := map[string]bool{}
+	owners := map[int]collector.Owner{}
+	for _, a := range p.Attributions {
+		owners[a.PID] = a.Owner
+	}
 	for i := range p.Processes {
 		name := strconv.Itoa(p.Processes[i].PID)
 		if here[name] {
@@ -27,6 +31,10 @@ func WriteProc(dir string, p *collector.Part) error {
 		here[name] = true
 		if err := WriteProcess(dir, &p.Processes[i]); err != nil {
 			return err
+		}
+		cgroup := filepath.Join(dir, name, "cgroup")
+		if err := os.WriteFile(cgroup, []byte("0::"+CgroupPath(owners[p.Processes[i].PID])+"\n"), 0o644); err != nil {
+			return fmt.Errorf("write the simulated procfs: %w", err)
 		}
 	}
 	entries, err := os.ReadDir(dir)

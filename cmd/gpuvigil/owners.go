@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/collector/owner"
+	"gpuvigil/internal/config"
+)
+
+// owners returns the sources that say whose the GPUs are. The kubelet is asked by a
+// source of its own, so that one that hangs costs no process its owner.
+func (p *pipeline) owners(latest func() *collector.Snapshot) ([]collector.Scheduled, error) {
+	if !p.cfg.Owners.Enabled {
+		return nil, nil
+	}
+	c := owner.Config{
+		ProcFS: p.cfg.Host.ProcFS, SysFS: p.cfg.Host.SysFS, Snapshot: latest,
+		PodLogs: p.cfg.Owners.PodLogs, ContainerLogs: p.cfg.Owners.ContainerLogs, Docker: p.cfg.Owners.Docker,
+		KubeletKeep: time.Duration(p.cfg.Kubernetes.Keep),
+		JobMapping:  p.cfg.Slurm.JobMapping, JobDetails: p.cfg.Slurm.JobDetails,
+		Users: owner.UserForm(p.cfg.Owners.Users), Passwd: p.cfg.Owners.Passwd, Rules: ownerRules(p.cfg.Owners.Mapping),
+	}
+	if file := p.cfg.Owners.UsersKeyFile; file != "" {
+		key, err := secret(file, "")()
+		if err != nil {
+			return nil, fmt.Errorf("read the key that hides users: %w", err)
+		}
+		c.UserKey = []byte(key)
+	}
+	fast := time.Duration(p.cfg.Sampling.Fast)
+	var sources []collector.Scheduled
+	if dir := p.cfg.Kubernetes.PodResources; dir != "" {
+		c.Kubelet = owner.NewKubelet(dir)
+		sources = append(sources, collector.Scheduled{Source: c.Kubelet, Interval: time.Duration(p.cfg.Kubernetes.Interval), Deadline: 3 * time.Second, Expected: true})
+	}
+	s, err := owner.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return append(sources, collector.Scheduled{Source: s, Interval: fast, Deadline: max(fast, time.Second), Expected: true}), nil
+}
+
+func ownerRules(mapping []config.OwnerRule) []owner.Rule {
+	var out []owner.Rule
+	for _, m := range mapping {
+		r := owner.Rule{
+			Kind: m.Kind.Regexp(), Namespace: m.Namespace.Regexp(), Pod: m.Pod.Regexp(), Container: m.Container.Regexp(),
+			Service: m.Service.Regexp(), User: m.User.Regexp(), Account: m.Account.Regexp(), Partition: m.Partition.Regexp(),
+			Labels: map[string]*regexp.Regexp{},
+			Team:   m.Team, CostCenter: m.CostCenter, Sensitivity: m.Sensitivity, Stage: m.Stage, Critical: m.Critical,
+		}
+		for name, pattern := range m.Label {
+			r.Labels[name] = pattern.Regexp()
+		}
+		out = append(out, r)
+	}
+	return out
+}

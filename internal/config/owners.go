@@ -1,0 +1,177 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuvigil/internal/metric"
+)
+
+// Owners says how the owners of processes and GPUs are found and named.
+type Owners struct {
+	Enabled       bool        `yaml:"enabled"`
+	PodLogs       string      `yaml:"pod_logs"`       // its directories name pods; empty: pods are called by their uid
+	ContainerLogs string      `yaml:"container_logs"` // its links name containers of pods; empty: by the first digits of their id
+	Docker        string      `yaml:"docker"`         // Docker's directory of containers; empty: containers are called by their id
+	Passwd        string      `yaml:"passwd"`         // for rules by user name and for users: name
+	Users         UserForm    `yaml:"users"`
+	UsersKeyFile  string      `yaml:"users_key_file"` // with users: hash
+	Mapping       []OwnerRule `yaml:"mapping"`
+}
+
+// UserForm is how users are shown in metrics, on the page and in messages.
+type UserForm string
+
+// The forms of users.
+const (
+	UserID   UserForm = "uid"
+	UserHash UserForm = "hash" // a hash with a key: the same user looks the same everywhere
+	UserName UserForm = "name"
+)
+
+// OwnerRule gives owners that fit all of its patterns a team and what else is said of
+// them. Of each field the first rule that fits and has it counts.
+type OwnerRule struct {
+	Kind      Pattern            `yaml:"kind"` // pod, job, container, service, user
+	Namespace Pattern            `yaml:"namespace"`
+	Pod       Pattern            `yaml:"pod"`
+	Container Pattern            `yaml:"container"`
+	Service   Pattern            `yaml:"service"` // a unit of systemd
+	User      Pattern            `yaml:"user"`    // uid or name on the node; not one within a container
+	Account   Pattern            `yaml:"account"` // of Slurm, where slurm.job_details is written
+	Partition Pattern            `yaml:"partition"`
+	Label     map[string]Pattern `yaml:"label"` // of a Docker container, where owners.docker may be read
+
+	Team        string `yaml:"team"`
+	CostCenter  string `yaml:"cost_center"`
+	Sensitivity string `yaml:"sensitivity"`
+	Stage       string `yaml:"stage"`
+	Critical    *bool  `yaml:"critical"`
+}
+
+// Kubernetes says how the node's kubelet is asked.
+type Kubernetes struct {
+	PodResources string   `yaml:"pod_resources"` // directory of its socket; empty: it is not asked
+	Interval     Duration `yaml:"interval"`
+	Keep         Duration `yaml:"keep"` // how long its last answer stands when it does not answer
+}
+
+// Slurm says where the prolog leaves what it knows. Slurm's controller is not asked.
+type Slurm struct {
+	JobMapping string `yaml:"job_mapping"` // folder with a file for each GPU, its jobs one a line; empty: none
+	JobDetails string `yaml:"job_details"` // folder with a file for each job, SLURM_JOB_* one a line; empty: none
+}
+
+func defaultOwners() Owners {
+	return Owners{Enabled: true, PodLogs: "/var/log/pods", ContainerLogs: "/var/log/containers", Passwd: "/etc/passwd", Users: UserID}
+}
+
+func defaultKubernetes() Kubernetes {
+	return Kubernetes{PodResources: "/var/lib/kubelet/pod-resources", Interval: Duration(10 * time.Second), Keep: Duration(10 * time.Minute)}
+}
+
+// Pattern is text with * for any letters and ? for one, or a regular expression
+// between slashes. Both fit only the whole of a value. The zero Pattern is not given.
+type Pattern struct {
+	text string
+	re   *regexp.Regexp
+}
+
+// maxPattern is more than any name has.
+const maxPattern = 500
+
+// UnmarshalText reads a pattern.
+func (p *Pattern) UnmarshalText(text []byte) error {
+	s := string(text)
+	if s == "" || len(s) > maxPattern {
+		return fmt.Errorf("found %q, allowed: 1 to %d letters; * and ? stand for others, /…/ is a regular expression", clean(s), maxPattern)
+	}
+	expr := ""
+	if inner, ok := strings.CutPrefix(s, "/"); ok && len(s) > 1 && strings.HasSuffix(s, "/") {
+		expr = strings.TrimSuffix(inner, "/")
+	} else {
+		for _, r := range s {
+			switch r {
+			case '*':
+				expr += ".*"
+			case '?':
+				expr += "."
+			default:
+				expr += regexp.QuoteMeta(string(r))
+			}
+		}
+	}
+	re, err := regexp.Compile("^(?s:" + expr + ")$")
+	if err != nil {
+		return fmt.Errorf("found %q, allowed: a regular expression between the slashes: %v", clean(s), err)
+	}
+	p.text, p.re = s, re
+	return nil
+}
+
+// Regexp returns the pattern as a regular expression that fits whole values, nil if it
+// is not given.
+func (p Pattern) Regexp() *regexp.Regexp { return p.re }
+
+// String returns the pattern as it was written.
+func (p Pattern) String() string { return p.text }
+
+func (c *Config) checkOwners(fail func(key, format string, args ...any)) {
+	forms := []UserForm{UserID, UserHash, UserName}
+	if !slices.Contains(forms, c.Owners.Users) {
+		fail("owners.users", "found %q, allowed: uid, hash, name", clean(string(c.Owners.Users)))
+	}
+	if (c.Owners.Users == UserHash) != (c.Owners.UsersKeyFile != "") {
+		fail("owners.users_key_file", "must be given with users: hash, and only then: without a secret key anybody can undo the hash of a uid")
+	}
+	checkSecretFile(c.Owners.UsersKeyFile, "owners.users_key_file", fail)
+	for key, path := range map[string]string{
+		"owners.pod_logs": c.Owners.PodLogs, "owners.container_logs": c.Owners.ContainerLogs, "owners.docker": c.Owners.Docker,
+		"owners.passwd": c.Owners.Passwd, "kubernetes.pod_resources": c.Kubernetes.PodResources,
+		"slurm.job_mapping": c.Slurm.JobMapping, "slurm.job_details": c.Slurm.JobDetails,
+	} {
+		if path != "" && !filepath.IsAbs(path) {
+			fail(key, "found %q, allowed: a path that begins with /, or \"\"", clean(path))
+		}
+	}
+	if d := time.Duration(c.Kubernetes.Interval); d < 5*time.Second {
+		fail("kubernetes.interval", "found %s, allowed: 5s or more: the kubelet answers everybody on the node and limits how often", c.Kubernetes.Interval)
+	}
+	if c.Kubernetes.Keep < c.Kubernetes.Interval || time.Duration(c.Kubernetes.Keep) > 24*time.Hour {
+		fail("kubernetes.keep", "found %s, allowed: from kubernetes.interval to 1d", c.Kubernetes.Keep)
+	}
+	for i, r := range c.Owners.Mapping {
+		r.check(fmt.Sprintf("owners.mapping[%d]", i), fail)
+	}
+}
+
+func (r *OwnerRule) check(key string, fail func(key, format string, args ...any)) {
+	patterns := []Pattern{r.Kind, r.Namespace, r.Pod, r.Container, r.Service, r.User, r.Account, r.Partition}
+	given := len(r.Label) > 0 || slices.ContainsFunc(patterns, func(p Pattern) bool { return p.re != nil })
+	if !given {
+		fail(key, "has no pattern, allowed: one or more of kind, namespace, pod, container, service, user, account, partition, label; kind: \"*\" fits everybody")
+	}
+	if r.Team == "" && r.CostCenter == "" && r.Sensitivity == "" && r.Stage == "" && r.Critical == nil {
+		fail(key, "says nothing about whom it fits, allowed: one or more of team, cost_center, sensitivity, stage, critical")
+	}
+	for field, value := range map[string]string{"team": r.Team, "cost_center": r.CostCenter, "sensitivity": r.Sensitivity} {
+		if !plainName(value) || len(value) > maxTeam {
+			fail(key+"."+field, "found control characters or more than %d letters, allowed: a plain name", maxTeam)
+		}
+	}
+	if r.Stage != "" && !slices.Contains(metric.Stages, r.Stage) {
+		fail(key+".stage", "found %q, allowed: %s", clean(r.Stage), strings.Join(metric.Stages, ", "))
+	}
+	for name, p := range r.Label {
+		if p.re == nil {
+			fail(key+".label."+clean(name), "is missing, allowed: a pattern; \"*\" fits any value")
+		}
+	}
+}
+
+// maxTeam bounds the names that become labels.
+const maxTeam = 64
