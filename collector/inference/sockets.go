@@ -1,10 +1,7 @@
 package inference
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -106,27 +103,6 @@ func (s *Sockets) processes() (map[int]process, error) {
 	return all, nil
 }
 
-// parseStat reads /proc/PID/stat. A name in it may hold blanks and brackets.
-func parseStat(b []byte) (process, bool) {
-	end := bytes.LastIndexByte(b, ')')
-	if end < 0 {
-		return process{}, false
-	}
-	fields := strings.Fields(string(b[end+1:]))
-	if len(fields) < 5 {
-		return process{}, false
-	}
-	var n [4]int
-	for i := range n { // ppid, pgrp, session, tty_nr
-		v, err := strconv.Atoi(fields[i+1])
-		if err != nil {
-			return process{}, false
-		}
-		n[i] = v
-	}
-	return process{parent: n[0], session: n[2], terminal: n[3] != 0}, true
-}
-
 // relatives returns the process, its ancestors and their children, as far as they
 // are in its cgroup. A shell at a terminal is no ancestor: its children have
 // nothing to do with each other.
@@ -217,45 +193,6 @@ func (s *Sockets) inodes(pid int) (map[uint64]bool, error) {
 	return out, nil
 }
 
-// listener is a line of /proc/PID/net/tcp in state LISTEN.
-type listener struct {
-	at    netip.AddrPort
-	inode uint64
-}
-
-func parseListening(content []byte) []listener {
-	var out []listener
-	lines := bufio.NewScanner(bytes.NewReader(content))
-	for lines.Scan() {
-		f := strings.Fields(lines.Text())
-		if len(f) < 10 || f[3] != "0A" {
-			continue
-		}
-		at, ok := parseAddress(f[1])
-		inode, err := strconv.ParseUint(f[9], 10, 64)
-		if ok && err == nil && inode != 0 {
-			out = append(out, listener{at, inode})
-		}
-	}
-	return out
-}
-
-// parseAddress reads ADDRESS:PORT as the kernel writes it: in hexadecimal digits, each word of the
-// address in the machine's byte order.
-func parseAddress(s string) (netip.AddrPort, bool) {
-	address, port, ok := strings.Cut(s, ":")
-	raw, err := hex.DecodeString(address)
-	n, portErr := strconv.ParseUint(port, 16, 16)
-	if !ok || err != nil || portErr != nil || len(raw) != 4 && len(raw) != 16 {
-		return netip.AddrPort{}, false
-	}
-	for i := 0; i < len(raw); i += 4 {
-		binary.BigEndian.PutUint32(raw[i:], binary.NativeEndian.Uint32(raw[i:]))
-	}
-	ip, _ := netip.AddrFromSlice(raw)
-	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), true
-}
-
 // addresses returns the addresses of the process's network namespace that can be
 // reached from here: of this one also the loopback's.
 func (s *Sockets) addresses(pid int) ([]netip.Addr, error) {
@@ -284,44 +221,6 @@ func (s *Sockets) addresses(pid int) ([]netip.Addr, error) {
 		}
 	}
 	return out, nil
-}
-
-// parseLocal reads a namespace's own addresses, without the loopback's, from
-// /proc/PID/net/fib_trie.
-func parseLocal(content []byte) []netip.Addr {
-	var out []netip.Addr
-	var last netip.Addr
-	lines := bufio.NewScanner(bytes.NewReader(content))
-	for lines.Scan() {
-		text := strings.TrimSpace(lines.Text())
-		if a, ok := strings.CutPrefix(text, "|-- "); ok {
-			last, _ = netip.ParseAddr(a)
-		} else if text == "/32 host LOCAL" && last.IsValid() && !last.IsLoopback() && !slices.Contains(out, last) {
-			out = append(out, last)
-		}
-	}
-	return out
-}
-
-// reachable turns what a socket is bound to into an address to ask: one that is
-// bound to any address is asked at the loopback, or at the first of its own.
-func reachable(bound netip.AddrPort, own []netip.Addr) (netip.AddrPort, bool) {
-	ip := bound.Addr()
-	if ip.IsUnspecified() {
-		for _, a := range own {
-			if a.IsLoopback() && a.Is4() {
-				return netip.AddrPortFrom(a, bound.Port()), true
-			}
-		}
-		for _, a := range own {
-			if !a.IsLinkLocalUnicast() {
-				return netip.AddrPortFrom(a, bound.Port()), true
-			}
-		}
-		return netip.AddrPort{}, false
-	}
-	known := slices.Contains(own, ip) || ip.IsLoopback() && slices.ContainsFunc(own, netip.Addr.IsLoopback)
-	return bound, known && !ip.IsLinkLocalUnicast()
 }
 
 func (s *Sockets) read(pid int, name string, limit int64) ([]byte, error) {
