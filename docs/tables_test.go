@@ -107,7 +107,7 @@ func seriesTable() string {
 		{"GPU that reports what any generation can", fmt.Sprint(gpu), "two for each owner who uses it and one for each who was given it; price; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
 		{"MIG instance", fmt.Sprint(instance), ""},
 		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; image, data set, port and, if they are looked at, library of an owner; three for each owner and model of GPU; budget of a team; rule, receiver and reason in the agent's own counters"},
-		{"source (NVML, host, agent, owner, kubelet, movement, interfaces, inference)", fmt.Sprint(source), ""},
+		{"source (NVML, host, agent, owner, kubelet, movement, interfaces, inventory, inference)", fmt.Sprint(source), ""},
 		{"model of an inference server", fmt.Sprint(endpoint), ""},
 		{"owner of a GPU, for each state that he had of it within the hour", fmt.Sprint(account), ""},
 		{"owner with a process on a GPU, of at most 32", fmt.Sprint(workload - infos(metric.Workload)), "fact that is absent, with the reason"},
