@@ -207,7 +207,7 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 		p.logs = kernellog.New(kernellog.Config{Kmsg: p.cfg.Host.Kmsg, Journal: p.cfg.Host.Journal, Fabric: p.cfg.Host.FabricManagerLog,
 			ProcFS: p.cfg.Host.ProcFS, Log: p.log.With("component", kernellog.SourceName)})
 		sources = append(sources, scheduled(p.logs, fast))
-		whose, err := p.owners(func() *collector.Snapshot { return p.sampler.Latest() })
+		whose, err := p.owners(p.latest)
 		if err != nil {
 			return nil, err
 		}

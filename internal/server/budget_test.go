@@ -79,7 +79,8 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 		g.Readings = everything(metric.GPU, without, two)
 		g.Stamp(metric.Fast, now)
 		g.Xids = []collector.XidCount{{Code: 31, Count: 1, Last: now}}
-		for n, o := range []collector.Owner{{Kind: "job", ID: "slurm/1"}, {Kind: "pod", ID: "a/b"}, {}} {
+		g.Owners = []collector.Owner{{Kind: "job", ID: "slurm/1"}, {Kind: "pod", ID: "a/b"}}
+		for n, o := range append(g.Owners, collector.Owner{}) {
 			p := collector.Process{PID: 100*i + n + 1, GPU: i, UUID: g.UUID, Owner: o, Readings: everything(metric.Process, nil, nil)}
 			set(p.Readings, metric.ProcessMemoryUsed, 1<<30, metric.ProcessUtilization, 0.2)
 			s.Processes = append(s.Processes, p)

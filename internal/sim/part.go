@@ -52,7 +52,8 @@ func (s *Sim) observeGPU(g *gpu) {
 func (s *Sim) observeTier(g *gpu, tier metric.Tier) {
 	switch {
 	case g.lost:
-		g.readings, g.processes, g.attributions, s.asOf.stale = collector.Readings{}, nil, nil, true
+		g.readings, g.processes = collector.Readings{}, nil
+		s.attribute(g, nil)
 		return
 	case g.hung:
 		return
@@ -112,7 +113,6 @@ func (g *gpu) observeSlow() {
 }
 
 func (g *gpu) observeProcesses(s *Sim) {
-	s.asOf.stale = true
 	all := g.all()
 	g.readings.Set(metric.ProcessCount, float64(len(all)))
 	g.readings.Set(metric.ProcessMemory, g.memoryUsed())
@@ -120,7 +120,7 @@ func (g *gpu) observeProcesses(s *Sim) {
 	g.readings.Set(metric.UnattributedMemory, 0)
 	setAll(g.readings, metric.UnattributedUtilization, make([]float64, metric.UnattributedUtilization.Width()))
 	g.processes = make([]collector.Process, 0, len(all))
-	g.attributions = make([]collector.Attribution, 0, len(all))
+	attributions := make([]collector.Attribution, 0, len(all))
 	for _, p := range all {
 		r := collector.NewReadings(metric.Process)
 		r.Set(metric.ProcessMemoryUsed, p.mem)
@@ -133,9 +133,10 @@ func (g *gpu) observeProcesses(s *Sim) {
 		g.processes = append(g.processes, collector.Process{PID: p.pid, Start: p.start, Name: p.name, UID: p.uid,
 			GPU: g.index, UUID: g.uuid, Readings: r})
 		if p.owner != (collector.Owner{}) {
-			g.attributions = append(g.attributions, collector.Attribution{PID: p.pid, Start: p.start, Owner: p.owner, Container: containerOf(p.owner)})
+			attributions = append(attributions, collector.Attribution{PID: p.pid, Start: p.start, Owner: p.owner, Container: s.containerOf(p.owner)})
 		}
 	}
+	s.attribute(g, attributions)
 }
 
 func (g *gpu) observeInventory() {
@@ -154,12 +155,12 @@ func (s *Sim) part() *collector.Part {
 		Node: collector.Node{Name: s.cfg.Node, Versions: s.versions, Readings: s.host.readings.Clone()},
 		GPUs: make([]collector.GPU, 0, len(s.gpus))}
 	s.events = nil
-	p.Inventory = s.inventory()
 	processes := 0
 	for _, g := range s.gpus {
 		processes += len(g.processes)
 	}
 	p.Processes = make([]collector.Process, 0, processes)
+	p.Inventory = s.inventory()
 	for _, g := range s.gpus {
 		gpu := collector.GPU{Index: g.index, UUID: g.uuid, Model: model, PCIBusID: g.bus, Serial: g.serial, VBIOS: s.version("vbios"),
 			Architecture: architecture, Present: !g.lost, Hung: g.hung, Unsupported: unsupported, Xids: g.xids, Readings: g.readings.Clone()}

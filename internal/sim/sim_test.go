@@ -146,8 +146,8 @@ func TestPartCost(t *testing.T) {
 		s.Part(at)
 		at = at.Add(time.Second)
 	})
-	if allocs > 80 {
-		t.Errorf("a second of eight GPUs allocates %.0f times, want at most 80", allocs)
+	if allocs > 60 {
+		t.Errorf("a second of eight GPUs allocates %.0f times, want at most 60", allocs)
 	}
 }
 
