@@ -172,35 +172,24 @@ func (s *Sim) part() *collector.Part {
 	}
 	p.Attributions, p.Allocations, p.Workloads = s.owners()
 	for _, w := range s.workloads {
-		if w.queue != nil {
-			p.Endpoints = append(p.Endpoints, w.endpoint(s.now))
+		for _, v := range w.servers {
+			p.Endpoints = append(p.Endpoints, w.endpoint(v, s.now))
+			p.Targets = append(p.Targets, v.target(s.now, len(w.gpus)))
 		}
 	}
 	s.addMovement(p)
 	slices.SortFunc(p.Endpoints, func(a, b collector.Endpoint) int { return strings.Compare(a.URL, b.URL) })
+	slices.SortFunc(p.Targets, func(a, b collector.Target) int { return strings.Compare(a.URL, b.URL) })
 	return p
 }
 
-func (w *workload) endpoint(now time.Time) collector.Endpoint {
-	e := collector.Endpoint{URL: w.URL, Engine: "vllm", Model: w.Model, Readings: w.queue.observe(now)}
+func (w *workload) endpoint(v *server, now time.Time) collector.Endpoint {
+	e := collector.Endpoint{URL: v.URL, Engine: v.Engine, Model: v.Model}
+	e.Readings, e.Histograms = v.observe(now)
 	for _, g := range w.gpus {
 		e.GPUs = append(e.GPUs, g.uuid)
 	}
 	return e
-}
-
-// QueueTimes returns the histogram of queue times of the endpoint with the URL
-// since its server started, as its metrics page has it, and false while there is
-// no such server.
-func (s *Sim) QueueTimes(url string) (Histogram, bool) {
-	for _, w := range s.workloads {
-		if w.queue != nil && w.URL == url && w.queue.ready {
-			h := w.queue.hist
-			h.Counts = slices.Clone(h.Counts)
-			return h, true
-		}
-	}
-	return Histogram{}, false
 }
 
 func percent(ratio float64) float64 { return math.Round(100*math.Min(1, ratio)) / 100 }

@@ -64,6 +64,12 @@ func fingerprint(p *collector.Part) string {
 	}
 	for _, e := range p.Endpoints {
 		vector(e.URL, metric.Endpoint, e.Readings)
+		for _, h := range e.Histograms {
+			fmt.Fprintf(&b, "%s %v %.6g\n", h.Row, h.Counts, h.Sum)
+		}
+	}
+	for _, t := range p.Targets {
+		vector(t.URL, metric.Target, t.Readings)
 	}
 	for _, w := range p.Workloads {
 		vector(fmt.Sprint(w.Owner, w.Caveats), metric.Workload, w.Readings)
