@@ -7,11 +7,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/common/model"
+
+	"gpuvigil/internal/metric"
 )
 
 const nothing = `{"status":"success","data":{"resultType":"matrix","result":[]}}`
@@ -103,6 +106,21 @@ func TestWhereADatabaseCannotBe(t *testing.T) {
 	}
 	if _, err := e.Costs(t.Context(), noon, noon); err == nil || !strings.Contains(err.Error(), "is empty") {
 		t.Errorf("a token that cannot be read: %v", err)
+	}
+}
+
+// TestAccountsAreKnownByAllOfTheirLabels holds the labels that are asked for against the
+// catalogue: one that is left out would make one account of two.
+func TestAccountsAreKnownByAllOfTheirLabels(t *testing.T) {
+	for d, by := range map[*metric.Def][]string{
+		metric.OwnerSeconds: byGPU, metric.OwnerCost: append(slices.Clone(byGPU), "currency"), metric.OwnerCostAt: append(slices.Clone(byGPU), "currency", "price"),
+		metric.OwnerEnergy: byModel, metric.OwnerCarbon: byModel, metric.OwnerEnergyCost: append(slices.Clone(byModel), "currency"),
+	} {
+		asked := slices.Sorted(slices.Values(by))
+		asked = slices.DeleteFunc(asked, func(name string) bool { return name == "instance" })
+		if has := slices.Sorted(slices.Values(d.LabelNames())); !slices.Equal(asked, has) {
+			t.Errorf("%s has the labels %v and is asked for by %v", d, has, asked)
+		}
 	}
 }
 

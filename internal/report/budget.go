@@ -125,7 +125,10 @@ func NewBudgets(a *cost.Answer) *Budgets {
 	}
 	for _, l := range a.Budgets {
 		w := who{text.Clean(l.Team, maxKey), l.Currency}
-		limits[w], spent[w] = l.PerMonth, spent[w]
+		limits[w] = l.PerMonth
+		if _, has := spent[w]; !has {
+			spent[w] = 0
+		}
 	}
 	for w, nano := range spent {
 		s := Spending{Team: w.team, Currency: w.currency, Spent: float64(nano) / 1e9}

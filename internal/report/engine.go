@@ -162,7 +162,11 @@ func owner(m model.Metric) collector.Owner {
 	return collector.Owner{Kind: string(m["owner_kind"]), ID: string(m["owner"]), Team: string(m["team"])}
 }
 
-var byGPU = []string{"gpu", "uuid", "owner_kind", "owner", "team", "state"}
+// The labels by which accounts are told apart; those without a GPU by their agent, too.
+var (
+	byGPU   = []string{"gpu", "uuid", "owner_kind", "owner", "team", "state"}
+	byModel = []string{"instance", "owner_kind", "owner", "team", "model"}
+)
 
 // account is a key of the ledger's, of one GPU of one node.
 type account struct {
@@ -311,16 +315,15 @@ func (p paid) seen(k account, i int) bool {
 
 // shared adds what is exported by owner and model: energy, its cost, carbon.
 func shared(q *query, a *cost.Answer) error {
-	by := []string{"instance", "owner_kind", "owner", "team", "model"}
 	for _, row := range []struct {
 		def  *metric.Def
 		unit float64
 		by   []string
 		into func(*cost.Amounts, int64)
 	}{
-		{metric.OwnerEnergy, 1e6, by, func(a *cost.Amounts, v int64) { a.Energy = v }},
-		{metric.OwnerCarbon, 1e9, by, func(a *cost.Amounts, v int64) { a.Carbon = v }},
-		{metric.OwnerEnergyCost, 1e9, append(slices.Clone(by), "currency"), func(a *cost.Amounts, v int64) { a.Electric = v }},
+		{metric.OwnerEnergy, 1e6, byModel, func(a *cost.Amounts, v int64) { a.Energy = v }},
+		{metric.OwnerCarbon, 1e9, byModel, func(a *cost.Amounts, v int64) { a.Carbon = v }},
+		{metric.OwnerEnergyCost, 1e9, append(slices.Clone(byModel), "currency"), func(a *cost.Amounts, v int64) { a.Electric = v }},
 	} {
 		found, err := q.api.growth(q.ctx, row.def, row.unit, row.by, q.steps)
 		if err != nil {
