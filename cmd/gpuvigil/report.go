@@ -12,42 +12,72 @@ import (
 	"gpuvigil/internal/report"
 )
 
-func addReport(app *kingpin.Application) (string, command) {
+func addCostReport(app *kingpin.Application) (string, command) {
 	reports := app.Command("report", "Write a report.")
 	cmd := reports.Command("cost", "What the GPUs cost, and how much of it was busy, idle, held or free.")
-	local := cmd.Flag("local", "Ask the agent of this node for what it has booked.").Bool()
+	from := addCosts(cmd)
 	by := cmd.Flag("by", "What to write a line for.").Default(string(report.ByTeam)).Enum(report.Groups()...)
 	since := cmd.Flag("since", "How far back: a time such as 12h or 30d, or all for what there is. Hours are whole.").Default("30d").String()
 	format := cmd.Flag("format", "How to write it.").Default(string(report.Table)).Enum(report.Formats()...)
-	state := addStateDir(cmd)
+	freeze := cmd.Flag("freeze", "Write a month that is over to this directory, for good; a month that is there already gets corrections only.").PlaceHolder("DIR").String()
+	month := cmd.Flag("month", "The month that --freeze writes, such as 2026-01, in UTC. Default: the last that is over.").String()
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
-		from, err := beginning(*since, time.Now())
+		switch {
+		case *freeze != "":
+			return freezeMonth(ctx, p, from, *freeze, *month)
+		case *month != "":
+			return errors.New("found --month without --freeze, allowed: both")
+		}
+		begin, err := beginning(*since, time.Now())
 		if err != nil {
 			return err
 		}
-		if !*local {
-			return errors.New("nothing says where costs are to be read from: give --local for what this node's agent has booked")
-		}
-		source, err := agentClient(*state)
+		answer, err := from.ask(ctx, begin, time.Time{})
 		if err != nil {
 			return err
 		}
-		return writeCosts(ctx, p, source, from, report.By(*by), report.Format(*format))
+		r, err := report.New(answer, begin, report.By(*by))
+		if err != nil {
+			return err
+		}
+		return r.Write(p.out, report.Format(*format))
 	}
 }
 
-func writeCosts(ctx context.Context, p *program, source report.Source, since time.Time, by report.By, format report.Format) error {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
-	defer cancel()
-	answer, err := source.Costs(ctx, since, time.Time{})
+func addBudgetReport(app *kingpin.Application) (string, command) {
+	cmd := app.GetCommand("report").Command("budget", "What each team has spent this month, what the month will have cost at its end, and whether that is within its budget.")
+	from := addCosts(cmd)
+	format := cmd.Flag("format", "How to write it.").Default(string(report.Table)).Enum(string(report.Table), string(report.JSON))
+	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
+		now := time.Now().UTC()
+		answer, err := from.ask(ctx, time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC), time.Time{})
+		var early *report.TooEarlyError
+		if errors.As(err, &early) { // then it says of what time it is
+			answer, err = from.ask(ctx, early.Earliest, time.Time{})
+		}
+		if err != nil {
+			return err
+		}
+		return report.NewBudgets(answer).Write(p.out, report.Format(*format))
+	}
+}
+
+func freezeMonth(ctx context.Context, p *program, from *costs, dir, month string) error {
+	now := time.Now()
+	since, until, err := report.Month(month, now)
 	if err != nil {
 		return err
 	}
-	r, err := report.New(answer, since, by)
+	answer, err := from.ask(ctx, since, until)
 	if err != nil {
 		return err
 	}
-	return r.Write(p.out, format)
+	said, err := report.Freeze(dir, answer, since, now)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(p.out, said)
+	return err
 }
 
 // beginning returns the hour in which the report begins; zero for whatever there is.

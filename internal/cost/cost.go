@@ -4,6 +4,7 @@
 package cost
 
 import (
+	"cmp"
 	"time"
 
 	"gpuvigil/collector"
@@ -40,6 +41,15 @@ func (a Amounts) Plus(b Amounts) Amounts {
 	x, y := a.Array(), b.Array()
 	for i := range x {
 		x[i] += y[i]
+	}
+	return FromArray(x)
+}
+
+// Minus returns the difference.
+func (a Amounts) Minus(b Amounts) Amounts {
+	x, y := a.Array(), b.Array()
+	for i := range x {
+		x[i] -= y[i]
 	}
 	return FromArray(x)
 }
@@ -84,6 +94,25 @@ type Answer struct {
 	Busy      string    `json:"busy"`   // what counts as busy
 	Prices    []Price   `json:"prices"` // in force now, by GPU
 	Rows      []Row     `json:"rows"`   // by hour, GPU, owner, state
+
+	// Shared is what is known by owner and model only, not by GPU and state: from a
+	// time-series database energy, its cost and carbon. Rows do not have it then.
+	Shared []Shared `json:"shared,omitempty"`
+
+	Step    time.Duration `json:"step_ns,omitempty"` // that a row is of, from its hour on; 0: an hour
+	Budgets []Budget      `json:"budgets,omitempty"` // in force now
+}
+
+// Width is how long a time a row is of.
+func (a *Answer) Width() time.Duration { return cmp.Or(a.Step, time.Hour) }
+
+// Shared is what an owner had of one model in one step.
+type Shared struct {
+	Hour     time.Time       `json:"hour"`
+	Owner    collector.Owner `json:"owner"`
+	Model    string          `json:"model"`
+	Currency string          `json:"currency"`
+	Amounts
 }
 
 // Price is what an hour of a GPU costs now, and who says so.
@@ -119,6 +148,7 @@ type Export struct {
 
 // Budget is what a team may spend in a month, in units of the currency.
 type Budget struct {
-	Team, Currency string
-	PerMonth       float64
+	Team     string  `json:"team"`
+	Currency string  `json:"currency"`
+	PerMonth float64 `json:"per_month"`
 }

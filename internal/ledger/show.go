@@ -163,7 +163,7 @@ func (l *Ledger) recall(since time.Time, within func(time.Time) bool) (*cost.Ans
 		}
 		return out
 	}
-	a := &cost.Answer{Node: l.cfg.Node, Simulated: l.simulated, Since: since, Until: since, Busy: BusyMeans(), Prices: l.prices(), Rows: []cost.Row{}}
+	a := &cost.Answer{Node: l.cfg.Node, Simulated: l.simulated, Since: since, Until: since, Busy: BusyMeans(), Prices: l.prices(), Rows: []cost.Row{}, Budgets: l.cfg.Budgets}
 	return a, memory{fresh: rows(l.fresh), writing: rows(l.writing), sequence: l.sequence, now: l.now}
 }
 

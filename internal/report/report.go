@@ -48,10 +48,11 @@ const (
 	Table Format = "table" // for people; rounded so that lines sum to the total
 	CSV   Format = "csv"   // a line for each state, exact
 	JSON  Format = "json"  // whole numbers, exact
+	FOCUS Format = "focus" // FOCUS 1.2, by owner, model and state, whatever the lines are by
 )
 
 // Formats returns the formats.
-func Formats() []string { return []string{string(Table), string(CSV), string(JSON)} }
+func Formats() []string { return []string{string(Table), string(CSV), string(JSON), string(FOCUS)} }
 
 // Report is costs by something.
 type Report struct {
@@ -64,19 +65,44 @@ type Report struct {
 	Prices    []cost.Price `json:"prices"` // in force now
 	Lines     []Line       `json:"lines"`  // the dearest first
 	Totals    []Line       `json:"totals"` // one for each currency
+
+	answer *cost.Answer
 }
 
 // Line is what something cost.
 type Line struct {
 	Key      string                      `json:"key"`
 	Currency string                      `json:"currency"`
-	Total    cost.Amounts                `json:"total"`
+	Total    cost.Amounts                `json:"total"` // with what is not known by state: energy and carbon, from a time-series database
 	States   map[cost.State]cost.Amounts `json:"states"`
+
+	// The first and the last step in which there was any time: from First on, to Last.
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
 }
 
-func (l *Line) add(s cost.State, a cost.Amounts) {
-	l.Total = l.Total.Plus(a)
-	l.States[s] = l.States[s].Plus(a)
+func (l *Line) add(r *cost.Row, until time.Time) {
+	l.Total = l.Total.Plus(r.Amounts)
+	l.States[r.State] = l.States[r.State].Plus(r.Amounts)
+	if r.Time == 0 {
+		return
+	}
+	if l.First.IsZero() || r.Hour.Before(l.First) {
+		l.First = r.Hour
+	}
+	if until.After(l.Last) {
+		l.Last = until
+	}
+}
+
+// BusyShare returns which part of the time was busy, from 0 to 1; NaN without any.
+func (l *Line) BusyShare() float64 { return float64(l.States[cost.Busy].Time) / float64(l.Total.Time) }
+
+// PerBusyHour returns what an hour of useful work cost, in billionths of the
+// currency: all that was paid, over the busy GPU-hours. It is NaN or infinite without
+// any.
+func (l *Line) PerBusyHour() float64 {
+	return float64(l.Total.Effective) / (float64(l.States[cost.Busy].Time) / cost.PerHour)
 }
 
 // New adds up an answer. since is what was asked for; a zero one is whatever there
@@ -84,17 +110,25 @@ func (l *Line) add(s cost.State, a cost.Amounts) {
 // there would look like nothing spent.
 func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
 	if len(a.Rows) == 0 {
-		return nil, fmt.Errorf("node %s has booked nothing in that time: the ledger begins with the first look at a GPU, and is written every 30 s", a.Node)
+		return nil, fmt.Errorf("nothing was booked on %s in that time: the ledger begins with the first look at a GPU, and is written every 30 s", a.Node)
 	}
 	if !since.IsZero() && a.Since.After(since) {
-		return nil, fmt.Errorf("node %s has booked nothing before %s: ask with --since=%dh, or --since=all for what there is",
+		return nil, fmt.Errorf("%s has booked nothing before %s: ask with --since=%dh, or --since=all for what there is",
 			a.Node, a.Since.Format(time.RFC3339), max(1, int(a.Until.Sub(a.Since).Hours())))
 	}
-	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices}
+	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices, answer: a}
 	lines, totals := lines{}, lines{}
 	for _, row := range a.Rows {
-		lines.at(key(row, by), row.Currency).add(row.State, row.Amounts)
-		totals.at("TOTAL", row.Currency).add(row.State, row.Amounts)
+		end := stepEnd(row.Hour, a.Width(), a.Until)
+		lines.at(key(row, by), row.Currency).add(&row, end)
+		totals.at("TOTAL", row.Currency).add(&row, end)
+	}
+	if by != ByGPU {
+		for _, s := range a.Shared {
+			line := lines.at(key(cost.Row{Owner: s.Owner, Model: s.Model}, by), s.Currency)
+			total := totals.at("TOTAL", s.Currency)
+			line.Total, total.Total = line.Total.Plus(s.Amounts), total.Total.Plus(s.Amounts)
+		}
 	}
 	r.Lines, r.Totals = lines.sorted(), totals.sorted()
 	return r, nil
@@ -153,8 +187,10 @@ func (r *Report) Write(w io.Writer, f Format) error {
 		return r.csv(w)
 	case JSON:
 		return r.json(w)
+	case FOCUS:
+		return focus(w, r.answer)
 	}
-	return r.table(w)
+	return r.grids(w)
 }
 
 // header says of what the report is, what counts as busy and whose prices it goes by.

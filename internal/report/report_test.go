@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"strconv"
@@ -62,6 +63,9 @@ func TestReports(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range Formats() {
+			if f == string(FOCUS) && by != string(ByTeam) {
+				continue // it is the same for all
+			}
 			text := written(t, r, Format(f))
 			golden.Check(t, filepath.Join("testdata", by+"."+f), text, "the report is another")
 			if strings.Contains(text, "\x1b") {
@@ -163,6 +167,31 @@ func TestWhatIsNotKnownIsNotZero(t *testing.T) {
 	}
 	if text := written(t, r, Table); strings.Count(text, " -") != 4*5 || strings.Contains(text, "0.0\n") {
 		t.Errorf("without price and energy a table shows cost or kWh:\n%s", text)
+	}
+}
+
+// TestAJobThatWasPreempted holds what a run cost from its first to its last hour, also
+// with a night in between in which others had its GPU.
+func TestAJobThatWasPreempted(t *testing.T) {
+	a := answer()
+	a.Rows = a.Rows[:2]
+	again := a.Rows[0]
+	again.Hour = noon.Add(20 * time.Hour)
+	a.Rows = append(a.Rows, again)
+	a.Until = noon.Add(20*time.Hour + 30*time.Minute)
+	r, err := New(a, noon, ByJob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := r.Lines[0]
+	if !l.First.Equal(noon) || !l.Last.Equal(a.Until) || len(r.Lines) != 1 {
+		t.Errorf("it ran from %v to %v, want from its first hour to now", l.First, l.Last)
+	}
+	if got := l.BusyShare(); math.Abs(got-3602.0/5401) > 1e-9 {
+		t.Errorf("it was busy for %v of the time", got)
+	}
+	if got, want := l.PerBusyHour()/1e9, 5.776069444/(3602.0/3600); math.Abs(got-want) > 1e-6 {
+		t.Errorf("an hour of its work cost %v, want %v", got, want)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"gpuvigil/internal/cost"
@@ -16,6 +17,9 @@ import (
 // decimal writes a whole number of which the last digits are after the point, with
 // at least so many places.
 func decimal(v int64, digits, places int) string {
+	if v < 0 {
+		return "-" + decimal(-v, digits, places)
+	}
 	s := strconv.FormatInt(v, 10)
 	for len(s) <= digits {
 		s = "0" + s
@@ -54,19 +58,33 @@ func (r *Report) csv(w io.Writer) error {
 		return err
 	}
 	for _, l := range slices.Concat(r.Lines, r.Totals) {
+		rest := l.Total
 		for s := range cost.States {
 			a, booked := l.States[s]
 			if !booked {
 				continue
 			}
-			if err := c.Write([]string{l.Key, s.String(), decimal(a.Time, 9, 0), decimal(a.Unpriced, 9, 0), l.Currency, decimal(a.Effective, 9, 2),
-				decimal(a.List, 9, 2), decimal(a.Contracted, 9, 2), decimal(a.Energy, 6, 0), decimal(a.Electric, 9, 2), decimal(a.Carbon, 9, 0)}); err != nil {
+			rest = rest.Minus(a)
+			if err := c.Write(append([]string{l.Key}, numbers(s.String(), l.Currency, a)...)); err != nil {
+				return err
+			}
+		}
+		if rest != (cost.Amounts{}) {
+			if err := c.Write(append([]string{l.Key}, numbers(anyState, l.Currency, rest)...)); err != nil {
 				return err
 			}
 		}
 	}
 	c.Flush()
 	return c.Error()
+}
+
+// anyState stands for what is not known by state.
+const anyState = "any"
+
+func numbers(state, currency string, a cost.Amounts) []string {
+	return []string{state, decimal(a.Time, 9, 0), decimal(a.Unpriced, 9, 0), currency, decimal(a.Effective, 9, 2),
+		decimal(a.List, 9, 2), decimal(a.Contracted, 9, 2), decimal(a.Energy, 6, 0), decimal(a.Electric, 9, 2), decimal(a.Carbon, 9, 0)}
 }
 
 // column is one of the table's numbers.
@@ -101,9 +119,9 @@ func columns(currency string) []column {
 	}
 }
 
-// table writes for people. What is rounded sums to the rounded total: of each column
+// grids writes for people. What is rounded sums to the rounded total: of each column
 // the remainders go where they are largest.
-func (r *Report) table(w io.Writer) error {
+func (r *Report) grids(w io.Writer) error {
 	out := r.header()
 	for i := range r.Totals {
 		total := &r.Totals[i]
@@ -111,6 +129,10 @@ func (r *Report) table(w io.Writer) error {
 		out = append(out, "")
 		out = append(out, grid(string(r.By), lines, total)...)
 		out = append(out, notes(total)...)
+		if r.By == ByJob {
+			out = append(out, "")
+			out = append(out, runs(append(lines, *total))...)
+		}
 	}
 	_, err := io.WriteString(w, strings.Join(out, "\n")+"\n")
 	return err
@@ -138,6 +160,32 @@ func grid(by string, lines []Line, total *Line) []string {
 		}
 	}
 	return aligned(cells)
+}
+
+// runs says of each job from when to when it had GPUs, and what its work cost.
+func runs(lines []Line) []string {
+	cells := [][]string{{"job", "first", "last", "GPU-hours", "busy %", "cost " + lines[0].Currency, "per busy GPU-hour"}}
+	for _, l := range lines {
+		share, spent, each := "-", "-", "-"
+		if l.Total.Time > 0 {
+			share = strconv.FormatFloat(100*l.BusyShare(), 'f', 1, 64)
+		}
+		if l.Total.Priced() {
+			spent = decimal((l.Total.Effective+cent/2)/cent, 2, 2)
+			if l.States[cost.Busy].Time > 0 {
+				each = strconv.FormatFloat(l.PerBusyHour()/1e9, 'f', 2, 64)
+			}
+		}
+		cells = append(cells, []string{l.Key, short(l.First), short(l.Last), decimal((l.Total.Time+centiHour/2)/centiHour, 2, 2), share, spent, each})
+	}
+	return aligned(cells)
+}
+
+func short(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04")
 }
 
 // aligned pads the cells: names to the left, numbers to the right.
