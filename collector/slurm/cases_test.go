@@ -41,7 +41,7 @@ func TestQueue(t *testing.T) {
 	}
 	gpu := []string{"gpu"}
 	want := []Job{
-		{ID: "45704744", Array: "45704744", Tasks: 1, Name: "bash", User: "user1", UID: Unknown, Account: "proj1", QOS: "normal", Partitions: gpu, State: "RUNNING", GPUs: 2, Nodes: 1,
+		{ID: "45704744", Tasks: 1, Name: "bash", User: "user1", UID: Unknown, Account: "proj1", QOS: "normal", Partitions: gpu, State: "RUNNING", GPUs: 2, Nodes: 1,
 			TimeLimit: 14 * day, Elapsed: 17*time.Hour + 22*time.Minute + 49*time.Second, Started: at("2026-04-10T13:44:41"), Submitted: at("2026-04-10T13:44:39")},
 		{ID: "42953598", Array: "42953390_320", Tasks: 1, Name: "run1", User: "user1", UID: Unknown, Account: "proj1", QOS: "normal", Partitions: gpu, State: "RUNNING", GPUs: 1, Nodes: 1,
 			TimeLimit: 3 * day, Elapsed: 6*time.Hour + 3*time.Minute + 26*time.Second, Started: at("2026-03-06T21:01:21"), Submitted: at("2026-03-06T20:59:59"), Memory: 60 << 30},
@@ -49,7 +49,7 @@ func TestQueue(t *testing.T) {
 			TimeLimit: 3 * day, Elapsed: 4*time.Minute + 59*time.Second, Started: at("2026-03-07T04:16:04"), Submitted: at("2026-03-07T04:15:46"), Memory: 60 << 30},
 		{ID: "50000", Array: "50000_[1-100%10]", Tasks: 100, Limit: 10, Name: "sweep", User: "user3", UID: Unknown, Account: "proj3", QOS: "low", Partitions: gpu, State: "PENDING",
 			Reason: "JobArrayTaskLimit", GPUs: 4, Nodes: 100, TimeLimit: time.Hour, Submitted: at("2026-01-31T04:06:57"), Memory: 21 << 29},
-		{ID: "22783212", Array: "22783212", Tasks: 1, Name: "run4", User: "user4", UID: Unknown, Account: "proj4", QOS: "normal", Partitions: gpu, State: "PENDING",
+		{ID: "22783212", Tasks: 1, Name: "run4", User: "user4", UID: Unknown, Account: "proj4", QOS: "normal", Partitions: gpu, State: "PENDING",
 			Reason: "DependencyNeverSatisfied", GPUs: 0, Nodes: 1, TimeLimit: time.Hour, Submitted: at("2026-01-31T04:06:57"), Memory: 21 << 29},
 		{ID: "60001", Array: "60000+1", Tasks: 1, Name: "het", User: "user5", UID: Unknown, Account: "proj5", QOS: "normal", Partitions: gpu, State: "COMPLETING", GPUs: 2, Nodes: 1,
 			TimeLimit: Unlimited, Elapsed: day, Started: at("2026-01-31T04:06:57"), Submitted: at("2026-01-31T04:06:57")},
@@ -112,13 +112,13 @@ func TestAccounting(t *testing.T) {
 		got = append(got, row{j.ID, j.Array, j.Name, j.State, j.GPUs, j.Elapsed, j.Memory})
 	}
 	want := []row{
-		{"3557891", "3557891", "bash", "CANCELLED", 8, 99 * time.Second, 64 << 30},
+		{"3557891", "", "bash", "CANCELLED", 8, 99 * time.Second, 64 << 30},
 		{"8084960", "8012944_24093", "train", "COMPLETED", 1024, 87356 * time.Second, 0},
-		{"9000001", "9000001", "nb", "RUNNING", 1, 10 * time.Minute, 32 << 30},
-		{"9000002", "9000002", "nb", "PENDING", Unknown, 0, 32 << 30},
-		{"9000003", "9000003", "odd|name|with|pipes", "TIMEOUT", 0, 2879 * time.Second, 32 << 30},
-		{"9000004", "9000004", "line one line two of the same job name", "NODE_FAIL", 1, 5 * time.Minute, 32 << 30},
-		{"9000005", "9000005", "last", "OUT_OF_MEMORY", 1, 5 * time.Minute, 32 << 30},
+		{"9000001", "", "nb", "RUNNING", 1, 10 * time.Minute, 32 << 30},
+		{"9000002", "", "nb", "PENDING", Unknown, 0, 32 << 30},
+		{"9000003", "", "odd|name|with|pipes", "TIMEOUT", 0, 2879 * time.Second, 32 << 30},
+		{"9000004", "", "line one line two of the same job name", "NODE_FAIL", 1, 5 * time.Minute, 32 << 30},
+		{"9000005", "", "last", "OUT_OF_MEMORY", 1, 5 * time.Minute, 32 << 30},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)

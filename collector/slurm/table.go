@@ -117,6 +117,9 @@ func queued(fields, columns []string) (Job, error) {
 	if j.ID == "" {
 		errs = append(errs, errors.New("no id"))
 	}
+	if j.Array == j.ID {
+		j.Array = ""
+	}
 	if j.GPUs == Unknown && perNode != "" && j.Nodes > 0 {
 		g, err := ParseGPUs(perNode)
 		j.GPUs = g.Total * j.Nodes

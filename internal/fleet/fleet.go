@@ -66,7 +66,11 @@ func (f *Fleet) Handler() http.Handler {
 func (f *Fleet) page(now time.Time) []byte {
 	p := page{samples: map[*metric.Def][]string{}}
 	h := f.cfg.Health()
-	p.add(metric.SlurmUp, map[bool]float64{true: 1}[h.Up])
+	up := 0.0
+	if h.Up {
+		up = 1
+	}
+	p.add(metric.SlurmUp, up)
 	if !h.Last.IsZero() {
 		p.add(metric.SlurmAge, max(0, now.Sub(h.Last)).Seconds())
 	}
