@@ -62,7 +62,7 @@ func TestAsksSeldomAndSeldomerWhileNobodyAnswers(t *testing.T) {
 		stop()
 		<-done
 		m := time.Minute
-		if diff := cmp.Diff([]time.Duration{0, m, 2 * m, 4 * m, 8 * m, 16 * m, 31 * m, 46 * m}, asked); diff != "" {
+		if diff := cmp.Diff([]time.Duration{0, m, 2 * m, 4 * m, 8 * m, 16 * m, 31 * m, 46 * m, 47 * m, 48 * m}, asked); diff != "" {
 			t.Errorf("when Slurm was asked (-want +got):\n%s", diff)
 		}
 	})
@@ -120,7 +120,7 @@ func script(t *testing.T, body string) string {
 
 func TestCommands(t *testing.T) {
 	t.Setenv("VIGIL_TEST_SECRET", "hunter2")
-	squeue := script(t, `[ "$TZ$VIGIL_TEST_SECRET" = UTC ] || exit 3
+	squeue := script(t, `[ "$TZ$SLURM_BITSTR_LEN$VIGIL_TEST_SECRET" = UTC0 ] || exit 3
 case "$*" in *"--Format=JobArrayID:|#,JobID:|#,"*",Name:|#") ;; *) exit 4;; esac
 echo '7|#7|#RUNNING|#None|#1000|#ada|#proj1|#gpu|#normal|#1|#2026-01-31T04:06:57|#2026-01-31T04:06:57|#2026-01-31T04:07:00|#1:00:00|#0:10|#N/A|#gres/gpu=2|#x; rm -rf /|#'
 echo 'nonsense'
@@ -143,7 +143,7 @@ echo 'nonsense'
 		}
 	}
 	f("echo 'slurm_load_jobs error' >&2; exit 1", "slurm_load_jobs error")
-	f("echo unknown column", "20.11")
+	f("echo unknown column", "--Format")
 	if _, _, err := (commands{Config{Squeue: "/absent/squeue"}}).ask(t.Context()); err == nil || !strings.Contains(err.Error(), "/absent/squeue") {
 		t.Errorf("no command: error %v", err)
 	}

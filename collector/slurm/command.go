@@ -31,7 +31,7 @@ func (c commands) ask(ctx context.Context) (*Answer, int, error) {
 	var bad int
 	a.Jobs, bad = ParseQueue(out, Delimiter, jobColumns, true)
 	if bad > 0 && len(a.Jobs) == 0 {
-		return nil, 0, fmt.Errorf("read the output of %s: none of its %d rows is as asked for: Slurm 20.11 or newer is needed", c.cfg.Squeue, bad)
+		return nil, 0, fmt.Errorf("read the output of %s: none of its %d rows is as asked for: it must know suffixes of fields in --Format, or use slurmrestd", c.cfg.Squeue, bad)
 	}
 	if c.cfg.Sinfo == "" {
 		return a, bad, nil
@@ -70,9 +70,9 @@ func output(ctx context.Context, path string, args ...string) (string, error) {
 }
 
 // environment is what Slurm's commands need, and nothing that the role was given. Times
-// are printed in UTC.
+// are printed in UTC, and arrays in full.
 func environment() []string {
-	env := []string{"TZ=UTC", "LC_ALL=C", "SLURM_TIME_FORMAT=standard"}
+	env := []string{"TZ=UTC", "LC_ALL=C", "SLURM_TIME_FORMAT=standard", "SLURM_BITSTR_LEN=0"}
 	for _, name := range []string{"PATH", "HOME", "LD_LIBRARY_PATH", "SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)

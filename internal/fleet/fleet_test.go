@@ -151,4 +151,3 @@ func TestWithoutAnAnswer(t *testing.T) {
 		t.Errorf("/-/healthy: %d, want 200", code)
 	}
 }
-
