@@ -100,7 +100,7 @@ func TestFleetAsksSlurmrestd(t *testing.T) {
 
 func TestFleetAsksSqueue(t *testing.T) {
 	squeue := filepath.Join(t.TempDir(), "squeue")
-	row := "5_7|#7|#RUNNING|#None|#1000|#ada|#proj1|#gpu|#normal|#1|#2026-01-31T04:06:57|#N/A|#N/A|#UNLIMITED|#0:10|#N/A|#cpu=1,gres/gpu=2|#a name|#"
+	row := "5_7|#7|#RUNNING|#None|#1000|#ada|#proj1|#gpu|#normal|#1|#2026-01-31T04:06:57|#N/A|#N/A|#UNLIMITED|#0:10|#N/A|#N/A|#N/A|#cpu=1,gres/gpu=2|#a name|#"
 	if err := os.WriteFile(squeue, []byte("#!/bin/sh\necho '"+row+"'\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}

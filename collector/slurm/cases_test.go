@@ -78,6 +78,43 @@ func TestNamesMayHoldAnything(t *testing.T) {
 	}
 }
 
+// TestGPUsWithoutAccounting: without slurmdbd the trackable resources have no GPUs.
+func TestGPUsWithoutAccounting(t *testing.T) {
+	columns := []string{"JobID", "NumNodes", "tres-per-job", "tres-per-node", "tres-per-task", "tres-alloc"}
+	for row, want := range map[string]int{
+		"N/A|N/A|N/A|cpu=1,mem=1000M,node=1,billing=1":       0,
+		"gres:gpu:5|N/A|N/A|cpu=1,node=3":                    5,
+		"N/A|gres:gpu:a100:2|N/A|cpu=1,node=3":               6,
+		"N/A|N/A|gres:gpu:1|cpu=1,node=3":                    Unknown,
+		"gres:gpu:5|N/A|N/A|cpu=1,node=3,gres/gpu=4":         4,
+		"N/A|gres/gpu:2|N/A|N/A":                             6,
+		"N/A|N/A|N/A|N/A":                                    Unknown,
+		"gres:shard:5|N/A|N/A|cpu=1,mem=1000M,node=1":        0,
+		"N/A|gres:gpu:1000000|N/A|cpu=1,mem=1000M,node=1000": Unknown,
+	} {
+		jobs, bad := ParseQueue("7|3|"+row+"\n", "|", columns, false)
+		if bad != 0 || len(jobs) != 1 || jobs[0].GPUs != want {
+			t.Errorf("%s: %d bad rows, %+v; want %d GPUs", row, bad, jobs, want)
+		}
+	}
+	for body, want := range map[string]int{
+		`"tres_alloc_str": "cpu=1", "gres_detail": ["gpu:2(IDX:0-1)", "gpu:1(IDX:3)"]`:                3,
+		`"tres_req_str": "cpu=1", "tres_per_task": "gres:gpu:2", "tasks": {"set": true, "number": 4}`: 8,
+		`"tres_req_str": "cpu=1", "tres_per_job": "gres:gpu:3", "tasks": 4`:                           3,
+		`"tres_req_str": "cpu=1"`: 0,
+		`"tres_per_node": ""`:     Unknown,
+	} {
+		jobs, bad, err := ParseRESTJobs([]byte(`{"jobs": [{"job_id": 7, ` + body + `}]}`))
+		if err != nil || bad != 0 || len(jobs) != 1 || jobs[0].GPUs != want {
+			t.Errorf("%s: %d bad jobs, error %v, %+v; want %d GPUs", body, bad, err, jobs, want)
+		}
+	}
+	jobs, _ := ParseDetails("JobId=2 JobName=job.sh\n   JobState=PENDING\n   NumNodes=1 NumCPUs=1\n   TRES=cpu=1,mem=1000M,node=1,billing=1\n   TresPerJob=gres:gpu:2\n")
+	if len(jobs) != 1 || jobs[0].GPUs != 2 {
+		t.Errorf("scontrol: %+v, want 2 GPUs", jobs)
+	}
+}
+
 func TestNodes(t *testing.T) {
 	columns := []string{"NodeHost", "AllocMem", "Memory", "CPUsState", "StateLong", "Gres", "GresUsed"}
 	nodes, bad := ParseNodes(read(t, "sinfo-N-O.txt"), "", columns)

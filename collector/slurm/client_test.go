@@ -122,7 +122,7 @@ func TestCommands(t *testing.T) {
 	t.Setenv("VIGIL_TEST_SECRET", "hunter2")
 	squeue := script(t, `[ "$TZ$SLURM_BITSTR_LEN$VIGIL_TEST_SECRET" = UTC0 ] || exit 3
 case "$*" in *"--Format=JobArrayID:|#,JobID:|#,"*",Name:|#") ;; *) exit 4;; esac
-echo '7|#7|#RUNNING|#None|#1000|#ada|#proj1|#gpu|#normal|#1|#2026-01-31T04:06:57|#2026-01-31T04:06:57|#2026-01-31T04:07:00|#1:00:00|#0:10|#N/A|#gres/gpu=2|#x; rm -rf /|#'
+echo '7|#7|#RUNNING|#None|#1000|#ada|#proj1|#gpu|#normal|#1|#2026-01-31T04:06:57|#2026-01-31T04:06:57|#2026-01-31T04:07:00|#1:00:00|#0:10|#N/A|#N/A|#N/A|#gres/gpu=2|#x; rm -rf /|#'
 echo 'nonsense'
 `)
 	sinfo := script(t, `echo 'n1|#gpu*|#mixed|#gpu:8|#gpu:2(IDX:0-1)|#'; echo 'n1|#long|#mixed|#gpu:8|#gpu:2(IDX:0-1)|#'`)

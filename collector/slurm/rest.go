@@ -218,26 +218,15 @@ func (r *restJob) job() (Job, error) {
 		return Job{}, err
 	}
 	j := Job{
-		ID: id, Tasks: 1, Name: clean(r.Name), User: clean(r.User), UID: r.UID.natural(), Account: clean(r.Account), QOS: clean(r.QOS),
+		ID: id, Tasks: 1, Name: clean(r.Name), User: clean(r.User), UID: r.UID.natural(), GPUs: Unknown, Account: clean(r.Account), QOS: clean(r.QOS),
 		Partitions: names(r.Partition), State: ParseState(r.State...), Reason: clean(r.Reason), Nodes: r.Nodes.natural(), Memory: Unknown,
 		Submitted: r.Submitted.time(), Eligible: r.Eligible.time(), Started: r.Started.time(), TimeLimit: r.TimeLimit.minutes(),
 	}
 	if err := r.array(&j); err != nil {
 		return Job{}, err
 	}
-	if j.GPUs, err = r.gpus(); err != nil {
-		return Job{}, err
-	}
-	for _, d := range r.Detail {
-		g, err := ParseGPUs(d)
-		if err != nil {
-			return Job{}, err
-		}
-		if len(j.Places) < maxPlaces && g.Total > 0 {
-			j.Places = append(j.Places, Place{GPUs: g.Total, Index: g.Index})
-		}
-	}
-	return j, nil
+	err = r.gpus(&j)
+	return j, err
 }
 
 func (r *restJob) array(j *Job) (err error) {
@@ -262,39 +251,36 @@ func (r *restJob) array(j *Job) (err error) {
 
 // gpus is what the job was given or, if it waits, asks for, from the first of what
 // Slurm tells: the trackable resources, each node's detail, the options of its start.
-func (r *restJob) gpus() (int, error) {
+func (r *restJob) gpus(j *Job) error {
+	total := 0
+	for _, d := range r.Detail {
+		g, err := ParseGPUs(d)
+		if err != nil {
+			return err
+		}
+		total += g.Total
+		if len(j.Places) < maxPlaces && g.Total > 0 {
+			j.Places = append(j.Places, Place{GPUs: g.Total, Index: g.Index})
+		}
+	}
 	for _, tres := range []string{r.TRESAlloc, r.TRESRequest} {
-		if nothing(tres) != "" {
-			g, err := ParseGPUs(tres)
-			return g.Total, err
-		}
-	}
-	if len(r.Detail) > 0 {
-		total := 0
-		for _, d := range r.Detail {
-			g, err := ParseGPUs(d)
-			if err != nil {
-				return Unknown, err
-			}
-			total += g.Total
-		}
-		return total, nil
-	}
-	for _, o := range []struct {
-		tres  string
-		times int
-	}{{r.PerJob, 1}, {r.PerNode, r.Nodes.natural()}, {r.PerTask, r.NumTasks.natural()}} {
-		if nothing(o.tres) == "" {
+		if nothing(tres) == "" {
 			continue
 		}
-		g, err := ParseGPUs(o.tres)
-		switch {
-		case err != nil || g.Total == 0:
-			return g.Total, err
-		case o.times <= 0 || o.times > maxGPUs:
-			return Unknown, nil
+		g, err := ParseGPUs(tres)
+		if j.GPUs = g.Total; err != nil || g.Total > 0 {
+			return err
 		}
-		return g.Total * o.times, nil
 	}
-	return Unknown, nil
+	if total > 0 {
+		j.GPUs = total
+	}
+	if tasks := r.NumTasks.natural(); tasks > 0 && nothing(r.PerTask) != "" && nothing(r.PerJob) == "" && nothing(r.PerNode) == "" {
+		g, err := ParseGPUs(r.PerTask)
+		if err == nil && j.GPUs <= 0 && g.Total > 0 && tasks <= maxGPUs/g.Total {
+			j.GPUs = g.Total * tasks
+		}
+		return err
+	}
+	return j.ask(request{r.PerJob, r.PerNode, r.PerTask})
 }

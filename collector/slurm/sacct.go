@@ -66,6 +66,7 @@ const maxPlaces = 4096
 func detailed(block string) (Job, error) {
 	j := Job{UID: Unknown, GPUs: Unknown, Nodes: Unknown, Memory: Unknown, Tasks: 1}
 	var errs []error
+	var asked request
 	array := map[string]string{}
 	for line := range strings.Lines(block) {
 		line = strings.TrimSpace(line)
@@ -87,7 +88,7 @@ func detailed(block string) (Job, error) {
 				array[key] = value
 				continue
 			}
-			errs = append(errs, j.detail(key, value))
+			errs = append(errs, j.detail(key, value, &asked))
 		}
 	}
 	switch {
@@ -104,12 +105,12 @@ func detailed(block string) (Job, error) {
 	if j.ID == "" {
 		errs = append(errs, errors.New("no id"))
 	}
+	errs = append(errs, j.ask(asked))
 	return j, errors.Join(errs...)
 }
 
 // detail takes one word of scontrol's.
-func (j *Job) detail(key, value string) (err error) {
-	var perNode string
+func (j *Job) detail(key, value string, asked *request) (err error) {
 	switch key {
 	case "UserId":
 		user, id, ok := strings.Cut(value, "(")
@@ -124,12 +125,13 @@ func (j *Job) detail(key, value string) (err error) {
 	column, known := map[string]string{
 		"JobId": "jobid", "Account": "account", "QOS": "qos", "JobState": "state", "Reason": "reason", "RunTime": "elapsed",
 		"TimeLimit": "timelimit", "Partition": "partition", "NumNodes": "numnodes", "AllocTRES": "tres-alloc",
+		"TRES": "tres-alloc", "TresPerJob": "tres-per-job", "TresPerNode": "tres-per-node", "TresPerTask": "tres-per-task",
 		"SubmitTime": "submittime", "EligibleTime": "eligibletime", "StartTime": "starttime",
 	}[key]
 	if !known {
 		return nil
 	}
-	return j.set(column, value, &perNode)
+	return j.set(column, value, asked)
 }
 
 // place takes a line such as Nodes=node-001 CPU_IDs=0-31 Mem=256000 GRES=gpu:8(IDX:0-7).

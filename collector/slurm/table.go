@@ -13,7 +13,7 @@ const Delimiter = "|#"
 // Columns that squeue is asked for, in its words. The name is the last: it may hold
 // anything.
 var jobColumns = []string{"JobArrayID", "JobID", "State", "Reason", "UserID", "UserName", "Account", "Partition", "QOS",
-	"NumNodes", "SubmitTime", "EligibleTime", "StartTime", "TimeLimit", "TimeUsed", "tres-per-node", "tres-alloc", "Name"}
+	"NumNodes", "SubmitTime", "EligibleTime", "StartTime", "TimeLimit", "TimeUsed", "tres-per-job", "tres-per-node", "tres-per-task", "tres-alloc", "Name"}
 
 // Columns that sinfo is asked for.
 var nodeColumns = []string{"NodeHost", "Partition", "StateLong", "Gres", "GresUsed"}
@@ -109,10 +109,10 @@ func queued(fields, columns []string) (Job, error) {
 		return Job{}, fmt.Errorf("%d fields, want %d", len(fields), len(columns))
 	}
 	j := Job{UID: Unknown, GPUs: Unknown, Nodes: Unknown, Memory: Unknown, Tasks: 1}
-	perNode := ""
+	var asked request
 	var errs []error
 	for i, name := range columns {
-		errs = append(errs, j.set(strings.ToLower(name), strings.TrimSpace(fields[i]), &perNode))
+		errs = append(errs, j.set(strings.ToLower(name), strings.TrimSpace(fields[i]), &asked))
 	}
 	if j.ID == "" {
 		errs = append(errs, errors.New("no id"))
@@ -120,17 +120,42 @@ func queued(fields, columns []string) (Job, error) {
 	if j.Array == j.ID {
 		j.Array = ""
 	}
-	if j.GPUs == Unknown && perNode != "" && j.Nodes > 0 {
-		g, err := ParseGPUs(perNode)
-		j.GPUs = g.Total * j.Nodes
-		errs = append(errs, err)
-	}
+	errs = append(errs, j.ask(asked))
 	return j, errors.Join(errs...)
+}
+
+// request is what a job's start asked for, in the forms that Slurm has for it.
+type request struct{ perJob, perNode, perTask string }
+
+// ask takes GPUs from the job's request where its trackable resources have none: where
+// the accounting does not track GPUs, Slurm does not tell them there.
+func (j *Job) ask(r request) error {
+	if j.GPUs > 0 {
+		return nil
+	}
+	for _, o := range []struct {
+		tres  string
+		times int
+	}{{r.perJob, 1}, {r.perNode, j.Nodes}, {r.perTask, Unknown}} {
+		g, err := ParseGPUs(o.tres)
+		switch {
+		case err != nil:
+			return err
+		case g.Total == 0:
+			continue
+		case o.times <= 0 || o.times > maxGPUs/g.Total:
+			j.GPUs = Unknown // how many tasks there are is not told
+			return nil
+		}
+		j.GPUs = g.Total * o.times
+		return nil
+	}
+	return nil
 }
 
 // set takes one column. Columns that say nothing of a job's share of the cluster are
 // left out.
-func (j *Job) set(column, value string, perNode *string) (err error) {
+func (j *Job) set(column, value string, asked *request) (err error) {
 	switch column {
 	case "jobid", "jobidraw":
 		j.ID, err = rawID(value)
@@ -167,8 +192,12 @@ func (j *Job) set(column, value string, perNode *string) (err error) {
 		j.Elapsed, err = ParseDuration(value)
 	case "minmemory", "reqmem":
 		j.Memory, err = ParseMemory(value)
+	case "tres-per-job":
+		asked.perJob = value
 	case "tres-per-node":
-		*perNode = nothing(value)
+		asked.perNode = value
+	case "tres-per-task":
+		asked.perTask = value
 	case "tres-alloc", "alloctres":
 		if nothing(value) == "" {
 			return nil // of a pending job some versions tell nothing

@@ -50,6 +50,7 @@ func cluster() *slurm.Answer {
 			pending("24", 8, "QOSMaxGRESPerUser", 90*time.Hour),
 			pending("25", 8, "BeginTime", 90*time.Hour),
 			pending("26", 8, "ReqNodeNotAvail, UnavailableNodes:n1", 90*time.Hour),
+			pending("29", 8, "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", 90*time.Hour),
 			pending("27", 8, "Something new", 90*time.Hour),
 			pending("28", 0, "Resources", 90*time.Hour),
 		},
@@ -95,6 +96,7 @@ func TestPage(t *testing.T) {
 		`vigil_queue_gpus{queue="gpu",state="waiting"} 9`,
 		`vigil_queue_jobs{queue="gpu",state="limited"} 19`,
 		`vigil_queue_gpus{queue="gpu",state="running"} 8`,
+		`vigil_queue_jobs{queue="gpu",state="unavailable"} 2`,
 		`vigil_queue_gpus{queue="gpu",state="suspended"} 2`,
 		`vigil_queue_wait_longest_seconds{queue="gpu"} 3600`,
 		`vigil_queue_wait_typical_seconds{queue="gpu"} 1800`,
@@ -108,7 +110,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page does not say %s", want)
 		}
 	}
-	for _, state := range []string{"dependent", "scheduled", "unavailable", "other"} {
+	for _, state := range []string{"dependent", "scheduled", "other"} {
 		if !strings.Contains(page, fmt.Sprintf("vigil_queue_jobs{queue=\"gpu\",state=%q} 1\n", state)) {
 			t.Errorf("no job is %s", state)
 		}
