@@ -71,6 +71,10 @@ var bans = []ban{
 		reason: "the ledger books what snapshots say: live, replayed and in a test it is the same code"},
 	{from: []string{"internal/report"}, to: []string{"..."}, except: []string{"internal/report", "internal/cost", "collector", "internal/metric", "internal/text"},
 		reason: "a report is written from costs, wherever they were read"},
+	{from: []string{"internal/fleet"}, to: []string{"..."}, except: []string{"internal/fleet", "collector", "collector/owner", "collector/slurm", "internal/metric", "internal/text"},
+		reason: "the cluster role says what the scheduler says: it watches no node"},
+	{from: []string{"..."}, to: []string{"collector/slurm"}, direct: true,
+		reason: "an agent never asks Slurm's controller: the one cluster role does"},
 	{from: []string{"internal/config"}, to: []string{"..."}, except: []string{"internal/config", "rules/...", "internal/metric"},
 		reason: "the configuration is plain data; cmd hands each part to the one that it is for"},
 	{from: []string{"internal/sim"}, to: []string{"..."}, except: []string{"internal/sim", "collector", "collector/bands", "collector/demand", "internal/metric"},
@@ -92,6 +96,7 @@ var bans = []ban{
 // allowed are the few packages that a ban is not meant for, by the ban's target.
 var allowed = map[string][]string{
 	"collector/nvml":        {"cmd/gpuvigil"},
+	"collector/slurm":       {"cmd/gpuvigil", "internal/fleet"},
 	"github.com/NVIDIA/...": {"collector/nvml"},
 
 	"google.golang.org/grpc/...": {"collector/owner"},

@@ -218,7 +218,7 @@ func labelsOf(d *metric.Def) string {
 
 func tierOf(d *metric.Def) string {
 	switch d.Entity {
-	case metric.Agent, metric.Source, metric.Finding:
+	case metric.Agent, metric.Source, metric.Finding, metric.Job, metric.Queue, metric.Fleet:
 		return ""
 	}
 	if d.Detail {

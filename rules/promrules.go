@@ -157,6 +157,13 @@ func recordings() []promCase {
 	byOwner := func(d *metric.Def, operation, joined string) promRule {
 		return promRule{Record: fmt.Sprintf("owner:%s:%s", d, operation), Expr: fmt.Sprintf(`%s by (owner_kind, owner, team) (%s{of="memory"} %s on (instance, uuid) group_left () %s)`, operation, metric.OwnerShare, joined, d)}
 	}
+	// The fleet role says more of a job than its node can: the join gives the job's shares
+	// that, and its team too, which the role knows better.
+	const details = "user, account, partition, team"
+	joined := fmt.Sprintf(`%s{of="memory",owner_kind="job"} * on (owner_kind, owner) group_left (%s) max by (owner_kind, owner, %s) (%s)`, metric.OwnerShare, details, details, metric.JobInfo)
+	job := func(account, partition string) series {
+		return series{metric.JobInfo.Name + fmt.Sprintf(`{owner_kind="job",owner="slurm/7",array="5_7",user="1001",account=%q,partition=%q,qos="normal",name="",team="language",instance="fleet:9837"}`, account, partition), 1, 0, 70}
+	}
 	idle := metric.FindingActive.Series(string(IDIdleGPU), "info", "gpu:GPU-0", "idle_with_context")
 	return []promCase{
 		{
@@ -206,6 +213,17 @@ func recordings() []promCase {
 		{
 			rule:   promRule{Record: fmt.Sprintf("team:%s:sum", metric.OwnerShare), Expr: fmt.Sprintf(`sum by (team) (%s{of="memory"})`, metric.OwnerShare)},
 			firing: shares[1:], at: 10 * time.Minute, labels: map[string]string{"team": "vision"}, value: 1.25,
+		},
+		{
+			rule:   promRule{Record: fmt.Sprintf("job:%s:info", metric.OwnerShare), Expr: joined},
+			firing: append([]series{job("proj1", "gpu")}, shares...), silent: shares, at: 10 * time.Minute, value: 0.75,
+			labels: map[string]string{"instance": "n1:9400", "gpu": "0", "uuid": "GPU-0", "of": "memory", "owner_kind": "job", "owner": "slurm/7",
+				"user": "1001", "account": "proj1", "partition": "gpu", "team": "language"},
+		},
+		{
+			rule:   promRule{Record: fmt.Sprintf("account_partition:%s:sum", metric.OwnerShare), Expr: fmt.Sprintf("sum by (account, partition, team) (%s)", joined)},
+			firing: append([]series{job("proj1", "gpu")}, shares...), silent: shares, at: 10 * time.Minute, value: 0.75,
+			labels: map[string]string{"account": "proj1", "partition": "gpu", "team": "language"},
 		},
 	}
 }

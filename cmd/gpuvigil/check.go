@@ -28,6 +28,9 @@ func addCheck(app *kingpin.Application) (string, command) {
 		if err := checkSecrets(c); err != nil {
 			return err
 		}
+		if err := checkFleetSecrets(c); err != nil {
+			return err
+		}
 		if _, err := priceBook(c); err != nil {
 			return err
 		}

@@ -23,12 +23,9 @@ func (p *pipeline) owners(latest func() *collector.Snapshot) ([]collector.Schedu
 		JobMapping:  p.cfg.Slurm.JobMapping, JobDetails: p.cfg.Slurm.JobDetails,
 		Users: owner.UserForm(p.cfg.Owners.Users), Passwd: p.cfg.Owners.Passwd, Rules: ownerRules(p.cfg.Owners.Mapping),
 	}
-	if file := p.cfg.Owners.UsersKeyFile; file != "" {
-		key, err := secret(file, "")()
-		if err != nil {
-			return nil, fmt.Errorf("read the key that hides users: %w", err)
-		}
-		c.UserKey = []byte(key)
+	var err error
+	if c.UserKey, err = userKey(p.cfg); err != nil {
+		return nil, err
 	}
 	fast := time.Duration(p.cfg.Sampling.Fast)
 	var sources []collector.Scheduled
@@ -41,6 +38,18 @@ func (p *pipeline) owners(latest func() *collector.Snapshot) ([]collector.Schedu
 		return nil, err
 	}
 	return append(sources, collector.Scheduled{Source: s, Interval: fast, Deadline: max(fast, time.Second), Expected: true}), nil
+}
+
+// userKey reads the key with which users are hashed; nil if they are not.
+func userKey(cfg *config.Config) ([]byte, error) {
+	if cfg.Owners.UsersKeyFile == "" {
+		return nil, nil
+	}
+	key, err := secret(cfg.Owners.UsersKeyFile, "")()
+	if err != nil {
+		return nil, fmt.Errorf("read the key that hides users: %w", err)
+	}
+	return []byte(key), nil
 }
 
 func ownerRules(mapping []config.OwnerRule) []owner.Rule {

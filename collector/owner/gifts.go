@@ -76,14 +76,14 @@ func (s *Source) fromJobs(b board, part *collector.Part, now time.Time) []gift {
 	alive := map[string]bool{}
 	for _, k := range s.known {
 		if k.identity != nil && k.identity.kind == kindJob {
-			alive[strings.TrimPrefix(k.identity.id, jobPrefix)] = true
+			alive[strings.TrimPrefix(k.identity.id, JobPrefix)] = true
 		}
 	}
 	s.jobs.refresh(now, alive)
 	part.Node.Set(metric.StaleJobs, float64(s.jobs.stale))
 	var out []gift
 	for _, g := range s.jobs.given {
-		id := s.identities.get(key{kindJob, jobPrefix + g.job}, now)
+		id := s.identities.get(key{kindJob, JobPrefix + g.job}, now)
 		if id == nil {
 			continue
 		}

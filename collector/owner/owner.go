@@ -235,7 +235,7 @@ func (s *Source) identify(p place, now time.Time) (*identity, string, error) {
 			container = s.names.container(pod, p.container, now)
 		}
 	case kindJob:
-		k = key{kindJob, jobPrefix + p.job}
+		k = key{kindJob, JobPrefix + p.job}
 	case kindContainer:
 		docker, err = s.names.dockerName(p.container)
 		container = cmp.Or(docker.name, container)
@@ -263,8 +263,8 @@ func (s *Source) identify(p place, now time.Time) (*identity, string, error) {
 	return id, container, err
 }
 
-// jobPrefix says whose numbers the ids of jobs are.
-const jobPrefix = "slurm/"
+// JobPrefix says whose numbers the ids of jobs are: of Slurm.
+const JobPrefix = "slurm/"
 
 // learn adds what the place tells of the owner's user and job.
 func (s *Source) learn(id *identity, p place, now time.Time) {

@@ -37,6 +37,7 @@ type Config struct {
 	Owners     Owners            `yaml:"owners"`
 	Kubernetes Kubernetes        `yaml:"kubernetes"`
 	Slurm      Slurm             `yaml:"slurm"`
+	Fleet      Fleet             `yaml:"fleet"`
 	Inventory  Inventory         `yaml:"inventory"`
 	Prices     Prices            `yaml:"prices"`
 	Energy     Energy            `yaml:"energy"`
@@ -181,6 +182,7 @@ func Default() *Config {
 		Inference:  Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
 		Owners:     defaultOwners(),
 		Kubernetes: defaultKubernetes(),
+		Fleet:      defaultFleet(),
 		Movement:   defaultMovement(),
 		Inventory:  Inventory{Root: "/"},
 		Energy:     Energy{PUE: 1, TimeZone: "UTC"},
@@ -310,6 +312,7 @@ func (c *Config) check(file string) error {
 		checkURL(link, key, false, fail)
 	}
 	c.Inventory.check(fail)
+	c.Fleet.check(fail)
 	c.checkMoney(fail)
 	c.checkOwners(fail)
 	c.checkSlack(fail)

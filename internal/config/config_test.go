@@ -36,6 +36,7 @@ func TestExampleChangesNothing(t *testing.T) {
 		{"owners.passwd", got.Owners.Passwd, want.Owners.Passwd},
 		{"kubernetes", got.Kubernetes, want.Kubernetes},
 		{"slurm", got.Slurm, want.Slurm},
+		{"fleet", got.Fleet, want.Fleet},
 		{"inference.interval", got.Inference.Interval, want.Inference.Interval},
 		{"inference.timeout", got.Inference.Timeout, want.Inference.Timeout},
 		{"alerting.shadow", got.Alerting.Shadow, want.Alerting.Shadow},

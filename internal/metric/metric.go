@@ -57,6 +57,9 @@ const (
 	Agent     // gpuvigil itself
 	Finding   // what the detectors say
 	Option    // a GPU, in what only the configuration switches on; has no vector
+	Job       // a batch job of the cluster; told by the one cluster role
+	Queue     // a queue of the cluster; told by the one cluster role
+	Fleet     // the one cluster role itself
 	entities
 )
 
@@ -77,9 +80,12 @@ var entityLabels = [entities][]string{
 	Agent:     {},
 	Finding:   {"rule", "severity", "subject", "cause"},
 	Option:    {"gpu", "uuid"},
+	Job:       {"owner_kind", "owner"},
+	Queue:     {"queue"},
+	Fleet:     {},
 }
 
-var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "latency", "target", "xid", "link", "workload", "account", "interface", "source", "agent", "finding", "option"}
+var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "latency", "target", "xid", "link", "workload", "account", "interface", "source", "agent", "finding", "option", "job", "queue", "fleet"}
 
 // String returns the entity's name in lower case.
 func (e Entity) String() string { return entityNames[e] }

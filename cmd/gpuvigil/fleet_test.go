@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// fleetPage runs the role with the configuration until its page says what is wanted,
+// and returns the page and the log.
+func fleetPage(t *testing.T, configuration, want string) (page, log string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	var errs strings.Builder
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"fleet", "--config.file=" + file(t, configuration), "--web.listen-address=" + address}, io.Discard, &errs)
+	}()
+	for !strings.Contains(page, want) && ctx.Err() == nil {
+		time.Sleep(20 * time.Millisecond)
+		resp, err := http.Get("http://" + address + "/metrics")
+		if err != nil {
+			continue // it does not listen yet
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		page = string(body)
+	}
+	stop()
+	if code := <-ended; code != 0 {
+		t.Errorf("fleet ends with %d: %s", code, errs.String())
+	}
+	if !strings.Contains(page, want) {
+		t.Fatalf("the page never said %s:\n%s\n%s", want, page, errs.String())
+	}
+	return page, errs.String()
+}
+
+const fleetOwners = "owners: {mapping: [{account: proj1, partition: gpu, team: nlp}]}\n"
+
+func TestFleetAsksSlurmrestd(t *testing.T) {
+	var asked atomic.Int64
+	slurm := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-SLURM-USER-NAME") != "vigil" || r.Header.Get("X-SLURM-USER-TOKEN") != "hunter2" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		asked.Add(1)
+		if strings.HasSuffix(r.URL.Path, "/nodes") {
+			fmt.Fprint(w, `{"nodes": [{"name": "n1", "state": ["MIXED"], "partitions": ["gpu"], "gres": "gpu:8", "gres_used": "gpu:4"}]}`)
+			return
+		}
+		fmt.Fprint(w, `{"jobs": [
+			{"job_id": 62377, "user_id": {"set": true, "number": 1001}, "user_name": "ada", "account": "proj1", "partition": "gpu", "job_state": ["RUNNING"], "tres_alloc_str": "gres/gpu=4"},
+			{"job_id": 62332, "partition": "gpu", "job_state": ["PENDING"], "state_reason": "Resources", "tres_per_node": "gres/gpu:1", "node_count": {"set": true, "number": 1}}]}`)
+	}))
+	defer slurm.Close()
+	dir := t.TempDir()
+	for name, secret := range map[string]string{"user": "vigil\n", "token": "hunter2\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(secret), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configuration := fleetOwners + fmt.Sprintf("fleet: {slurm: {slurmrestd_url: '%s/slurm/v0.0.40', user_file: %s/user, token_file: %s/token}}\n", slurm.URL, dir, dir)
+	if code, out, errs := gpuvigil(t, "check", file(t, configuration)); code != 0 {
+		t.Errorf("check: exit %d, %s%s", code, out, errs)
+	}
+	page, log := fleetPage(t, configuration, `vigil_job_info{owner_kind="job",owner="slurm/62377",array="",user="1001",account="proj1",partition="gpu",qos="",name="",team="nlp"} 1`)
+	for _, want := range []string{`vigil_queue_gpus{queue="gpu",state="waiting"} 1`, `vigil_queue_capacity_gpus{queue="gpu",state="free"} 4`, "vigil_slurm_up 1"} {
+		if !strings.Contains(page, want+"\n") {
+			t.Errorf("the page does not say %s:\n%s", want, page)
+		}
+	}
+	if n := asked.Load(); n != 2 {
+		t.Errorf("Slurm was asked %d times however often the page was, want once for jobs and once for nodes", n)
+	}
+	if strings.Contains(log+page, "hunter2") || strings.Contains(page, `"ada"`) {
+		t.Errorf("a secret or a name is shown:\n%s\n%s", log, page)
+	}
+}
+
+func TestFleetAsksSqueue(t *testing.T) {
+	squeue := filepath.Join(t.TempDir(), "squeue")
+	row := "5_7|#7|#RUNNING|#None|#1000|#ada|#proj1|#gpu|#normal|#1|#2026-01-31T04:06:57|#N/A|#N/A|#UNLIMITED|#0:10|#N/A|#N/A|#N/A|#cpu=1,gres/gpu=2|#a name|#"
+	if err := os.WriteFile(squeue, []byte("#!/bin/sh\necho '"+row+"'\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fleetPage(t, fleetOwners+"fleet: {slurm: {squeue: "+squeue+"}}\n",
+		`vigil_job_info{owner_kind="job",owner="slurm/7",array="5_7",user="1000",account="proj1",partition="gpu",qos="normal",name="",team="nlp"} 1`)
+}
+
+func TestFleetThatCannotAsk(t *testing.T) {
+	f := func(configuration, says string) {
+		t.Helper()
+		code, _, errs := gpuvigil(t, "fleet", "--web.listen-address=127.0.0.1:0", "--config.file="+file(t, configuration))
+		if code != 1 || !strings.Contains(errs, says) {
+			t.Errorf("fleet with %q: exit %d, %q, want an error that says %q", configuration, code, errs, says)
+		}
+	}
+	f("", "fleet.slurm.squeue")
+	f("fleet: {slurm: {slurmrestd_url: 'http://127.0.0.1:1/', token_file: /absent}}", "fleet.slurm.token_file")
+	if code, _, errs := gpuvigil(t, "fleet"); code == 0 || !strings.Contains(errs, "config.file") {
+		t.Errorf("fleet without a configuration: exit %d, %q", code, errs)
+	}
+	if code, _, errs := gpuvigil(t, "fleet", "--help"); code != 0 || !strings.Contains(strings.Join(strings.Fields(errs), " "), "Slurm, and nothing else") {
+		t.Errorf("fleet --help does not say what it is for: exit %d, %q", code, errs)
+	}
+}
