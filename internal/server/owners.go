@@ -83,9 +83,6 @@ func ownerLabels(o collector.Owner) (kind, id, team string) {
 	return o.Kind, o.ID, o.Team
 }
 
-// others is the owner of what those have who are too many.
-const others = "others"
-
 // owners has the shares of the GPU's owners, most memory first. Those of owners beyond
 // the limit are one share, so that the sum stays 1. There is none of what nobody uses.
 func (e *exposition) owners(index, uuid string) {
@@ -116,7 +113,7 @@ func (e *exposition) owners(index, uuid string) {
 			e.one(metric.OwnerShare, u.of[i]/all[i], index, uuid, of, kind, id, team)
 		}
 		if rest[i] > 0 {
-			e.one(metric.OwnerShare, rest[i]/all[i], index, uuid, of, others, others, "")
+			e.one(metric.OwnerShare, rest[i]/all[i], index, uuid, of, metric.OtherOwners, metric.OtherOwners, "")
 		}
 	}
 }

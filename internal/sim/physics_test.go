@@ -17,7 +17,7 @@ var notOurs = func() map[*metric.Def]bool {
 		metric.AgentCPU: true, metric.AgentRSS: true, metric.AgentPSS: true,
 		metric.FunctionSeconds: true, metric.FunctionCalls: true, metric.FunctionErrors: true,
 		metric.AgentOpenFiles: true, metric.AgentGoroutines: true, metric.Drained: true, metric.PriceMissing: true,
-		metric.KubeletAge: true, metric.AllocationsUnresolved: true, metric.StaleJobs: true,
+		metric.KubeletAge: true, metric.AllocationsKnown: true, metric.AllocationsUnresolved: true, metric.StaleJobs: true,
 	}
 	for _, d := range unsupported {
 		rows[d] = true
