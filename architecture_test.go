@@ -73,7 +73,7 @@ var bans = []ban{
 		reason: "a report is written from costs, wherever they were read"},
 	{from: []string{"internal/config"}, to: []string{"..."}, except: []string{"internal/config", "rules/...", "internal/metric"},
 		reason: "the configuration is plain data; cmd hands each part to the one that it is for"},
-	{from: []string{"internal/sim"}, to: []string{"..."}, except: []string{"internal/sim", "collector", "collector/bands", "internal/metric"},
+	{from: []string{"internal/sim"}, to: []string{"..."}, except: []string{"internal/sim", "collector", "collector/bands", "collector/demand", "internal/metric"},
 		reason: "simulated numbers enter where real ones do and are judged by the same code"},
 	{from: []string{"..."}, to: []string{"collector/nvml"},
 		reason: "NVML can hang or kill its process: only the child that cmd starts may hold it"},

@@ -25,7 +25,7 @@ type composer struct {
 
 func newComposer(cfg SamplerConfig) composer {
 	c := composer{node: cfg.Node, tiers: cfg.Tiers, clock: clock{log: cfg.Log}, rows: make(map[metric.Entity][]*metric.Def)}
-	for _, e := range []metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Link, metric.Process, metric.Endpoint, metric.Workload, metric.Interface} {
+	for _, e := range []metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Link, metric.Process, metric.Endpoint, metric.Target, metric.Workload, metric.Interface} {
 		c.rows[e] = metric.Of(e)
 	}
 	return c
@@ -204,8 +204,10 @@ func (c *composer) mergeLists(s *Snapshot, inputs []input) {
 
 	s.Endpoints = mergeEntities(inputs, c.rows[metric.Endpoint], endpoints)
 	slices.SortStableFunc(s.Endpoints, func(a, b Endpoint) int {
-		return cmp.Or(cmp.Compare(a.URL, b.URL), cmp.Compare(a.Model, b.Model))
+		return cmp.Or(cmp.Compare(a.URL, b.URL), cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Model, b.Model))
 	})
+	s.Targets = mergeEntities(inputs, c.rows[metric.Target], targets)
+	slices.SortStableFunc(s.Targets, func(a, b Target) int { return cmp.Compare(a.URL, b.URL) })
 
 	s.Workloads = mergeEntities(inputs, c.rows[metric.Workload], workloads)
 	slices.SortStableFunc(s.Workloads, func(a, b Workload) int { return compareOwners(a.Owner, b.Owner) })

@@ -35,7 +35,7 @@ type processKey struct {
 	uuid, mig string
 }
 
-type endpointKey struct{ url, model string }
+type endpointKey struct{ url, engine, model string }
 
 var instances = kind[Instance, instanceKey]{
 	list:     func(p *Part) []Instance { return p.Instances },
@@ -86,12 +86,19 @@ var processes = kind[Process, processKey]{
 
 var endpoints = kind[Endpoint, endpointKey]{
 	list:     func(p *Part) []Endpoint { return p.Endpoints },
-	key:      func(p *Endpoint) endpointKey { return endpointKey{p.URL, p.Model} },
+	key:      func(p *Endpoint) endpointKey { return endpointKey{p.URL, p.Engine, p.Model} },
 	readings: func(p *Endpoint) *Readings { return &p.Readings },
 	over: func(dst, src *Endpoint) {
-		over(&dst.Engine, src.Engine)
 		overList(&dst.GPUs, src.GPUs)
+		overList(&dst.Histograms, src.Histograms)
 	},
+}
+
+var targets = kind[Target, string]{
+	list:     func(p *Part) []Target { return p.Targets },
+	key:      func(t *Target) string { return t.URL },
+	readings: func(t *Target) *Readings { return &t.Readings },
+	over:     func(dst, src *Target) { over(&dst.Discovered, src.Discovered) },
 }
 
 var workloads = kind[Workload, Owner]{

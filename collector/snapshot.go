@@ -33,7 +33,8 @@ type Snapshot struct {
 	Links      []Link        // NVLinks, by GPU index, then number; in the full profile only
 	Interfaces []Interface   // ports of InfiniBand and RoCE adapters, by device, then port
 	Processes  []Process     // one for each (process, GPU), by GPU index, then pid
-	Endpoints  []Endpoint    // inference servers, by URL
+	Endpoints  []Endpoint    // models of inference servers, by URL, then engine and model
+	Targets    []Target      // their metrics pages, by URL
 	Workloads  []Workload    // what each owner runs or was given here, by owner
 	Inventory  *Inventory    // what runs on the node; nil if nobody has looked
 	Events     []Event       // what happened since the snapshot before, in order of time
@@ -162,12 +163,21 @@ type Process struct {
 	Readings
 }
 
-// Endpoint is an inference server.
+// Endpoint is a model of an inference server.
 type Endpoint struct {
 	URL    string // without user info and query
 	Engine string
-	Model  string
+	Model  string   // untrusted; empty if the server does not tell
 	GPUs   []string // uuids that it runs on, if known
+
+	Histograms []Histogram // in the catalogue's order
+	Readings
+}
+
+// Target is the metrics page of an inference server.
+type Target struct {
+	URL        string // without user info and query
+	Discovered bool   // found by the sockets of processes on the GPUs, not configured
 	Readings
 }
 

@@ -40,6 +40,7 @@ type Part struct {
 	Interfaces []Interface
 	Processes  []Process
 	Endpoints  []Endpoint
+	Targets    []Target
 	Workloads  []Workload
 	Inventory  *Inventory // nil: the source does not tell
 	Events     []Event    // since the part before; each is delivered once
@@ -66,7 +67,7 @@ type Scheduled struct {
 func (s *Snapshot) Part() *Part {
 	return &Part{
 		Time: s.Time, Boot: s.Boot, Simulated: s.Simulated, Node: s.Node,
-		GPUs: s.GPUs, Instances: s.Instances, Links: s.Links, Interfaces: s.Interfaces, Processes: s.Processes, Endpoints: s.Endpoints,
+		GPUs: s.GPUs, Instances: s.Instances, Links: s.Links, Interfaces: s.Interfaces, Processes: s.Processes, Endpoints: s.Endpoints, Targets: s.Targets,
 		Workloads: s.Workloads, Inventory: s.Inventory, Events: s.Events,
 	}
 }

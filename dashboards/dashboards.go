@@ -39,7 +39,7 @@ type Expression struct {
 
 // All returns every dashboard.
 func All() []Dashboard {
-	return []Dashboard{{Name: "overview", Build: overview}, {Name: "inventory", Build: inventory}, {Name: "movement", Build: movement}, {Name: "costs", Build: costs}}
+	return []Dashboard{{Name: "overview", Build: overview}, {Name: "inventory", Build: inventory}, {Name: "movement", Build: movement}, {Name: "costs", Build: costs}, {Name: "inference", Build: inference}}
 }
 
 // JSON returns the dashboard as a file for Grafana: indented, ending in a

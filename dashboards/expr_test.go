@@ -38,10 +38,6 @@ var undrawn = map[*metric.Def]string{
 	metric.PowerBands:            "for whoever asks how power was spent; the bands of utilization and SM activity are drawn",
 	metric.PowerPeak:             "for sizing a supply; the draw is drawn",
 	metric.PowerLow:              "for sizing a supply; the draw is drawn",
-	metric.DRAMPeak:              "for whoever asks about memory bandwidth alone; those of utilization are drawn",
-	metric.DRAMLow:               "for whoever asks about memory bandwidth alone; those of utilization are drawn",
-	metric.SMActivityPeak:        "those of utilization are drawn",
-	metric.SMActivityLow:         "those of utilization are drawn",
 	metric.MIGGraphicsActivity:   "the activity of the SMs is drawn",
 	metric.MIGSMOccupancy:        "the activity of the SMs is drawn",
 	metric.TemperatureMargin:     "the temperature is drawn",
@@ -99,15 +95,18 @@ func check(expr string) (problems []string) {
 		complain("no metric of ours")
 	}
 	for _, name := range names {
-		row, err := metric.ByName(name)
+		row, err := rowOf(name)
 		if err != nil {
 			complain("%v", err)
 			continue
 		}
 		known = append(known, row.LabelNames()...)
+		if row.Kind == metric.Histogram {
+			known = append(known, "le")
+		}
 	}
 	for _, s := range selectorOf.FindAllStringSubmatch(expr, -1) {
-		row, err := metric.ByName(s[1])
+		row, err := rowOf(s[1])
 		if err != nil {
 			continue // said above
 		}
@@ -130,17 +129,32 @@ func check(expr string) (problems []string) {
 	return problems
 }
 
+// rowOf returns the row of a series, which of a histogram is one of its buckets.
+func rowOf(name string) (*metric.Def, error) {
+	if family, ok := strings.CutSuffix(name, "_bucket"); ok {
+		if row, err := metric.ByName(family); err == nil && row.Kind == metric.Histogram {
+			return row, nil
+		}
+	}
+	row, err := metric.ByName(name)
+	if err == nil && row.Kind == metric.Histogram {
+		return nil, fmt.Errorf("%s is a histogram: it has series for its buckets only", name)
+	}
+	return row, err
+}
+
 func TestCheckFindsMistakes(t *testing.T) {
 	for expr, want := range map[string]string{
-		`vigil_gpu_utilisation_ratio{instance=~"$instance"}`:               `no metric "vigil_gpu_utilisation_ratio"`,
-		`vigil_node_cpus{gpu=~"$gpu"}`:                                     "has no label gpu",
-		`sum by (pod) (vigil_node_cpus{instance=~"$instance"})`:            "label pod",
-		`sum(vigil_node_cpus{instance=~"$instance"}`:                       "brackets",
-		`vigil_node_cpus{instance=~"$instance"} / %!s(MISSING)`:            "placeholder",
-		`up{instance=~"$instance"}`:                                        "no metric of ours",
-		`vigil_node_cpus{instance=~$instance}`:                             "not understood",
-		`vigil_node_load{instance=~"$instance",window="1m"}`:               "",
-		`max by (gpu) (vigil_gpu_info{gpu=~"$gpu",instance=~"$instance"})`: "",
+		`vigil_gpu_utilisation_ratio{instance=~"$instance"}`:                  `no metric "vigil_gpu_utilisation_ratio"`,
+		`vigil_node_cpus{gpu=~"$gpu"}`:                                        "has no label gpu",
+		`sum by (pod) (vigil_node_cpus{instance=~"$instance"})`:               "label pod",
+		`sum(vigil_node_cpus{instance=~"$instance"}`:                          "brackets",
+		`vigil_node_cpus{instance=~"$instance"} / %!s(MISSING)`:               "placeholder",
+		`rate(vigil_inference_queue_time_seconds{instance=~"$instance"}[5m])`: "is a histogram",
+		`up{instance=~"$instance"}`:                                           "no metric of ours",
+		`vigil_node_cpus{instance=~$instance}`:                                "not understood",
+		`vigil_node_load{instance=~"$instance",window="1m"}`:                  "",
+		`max by (gpu) (vigil_gpu_info{gpu=~"$gpu",instance=~"$instance"})`:    "",
 	} {
 		got := strings.Join(check(expr), "; ")
 		if want == "" && got != "" || !strings.Contains(got, want) {
@@ -154,7 +168,9 @@ func TestEveryRowIsDrawn(t *testing.T) {
 	for _, d := range All() {
 		for _, e := range expressions(t, d) {
 			for _, name := range nameOf.FindAllString(e.Expr, -1) {
-				drawn[name] = true
+				if row, err := rowOf(name); err == nil {
+					drawn[row.Name] = true
+				}
 			}
 		}
 	}
@@ -176,7 +192,7 @@ func TestCountersAreShownAsGrowth(t *testing.T) {
 	forEach(t, func(t *testing.T, d Dashboard, _ dashboard.Dashboard) {
 		for _, e := range expressions(t, d) {
 			for _, at := range selectorOf.FindAllStringSubmatchIndex(e.Expr, -1) {
-				row, err := metric.ByName(e.Expr[at[2]:at[3]])
+				row, err := rowOf(e.Expr[at[2]:at[3]])
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -184,10 +200,11 @@ func TestCountersAreShownAsGrowth(t *testing.T) {
 				ranged := strings.HasPrefix(after, "[") && (strings.HasSuffix(before, "rate(") || strings.HasSuffix(before, "increase("))
 				appeared := strings.HasPrefix(after, " unless "+s+" offset ") || strings.HasSuffix(before, s+" unless ")
 				absent := strings.HasSuffix(before, ") unless on (instance, gpu) ") // only whether it is there
-				if row.Kind == metric.Counter && !ranged && !appeared && !absent {
+				grows := row.Kind == metric.Counter || row.Kind == metric.Histogram // each of its buckets does
+				if grows && !ranged && !appeared && !absent {
 					t.Errorf("panel %q shows the counter %s itself: %s", e.Panel, row, e.Expr)
 				}
-				if row.Kind != metric.Counter && ranged {
+				if !grows && ranged {
 					t.Errorf("panel %q shows the growth of the gauge %s: %s", e.Panel, row, e.Expr)
 				}
 			}

@@ -49,10 +49,14 @@ func keptLabels(t *testing.T, expr string) []string {
 	if strings.HasPrefix(expr, "sum(") {
 		return nil
 	}
+	if inner, ok := strings.CutPrefix(expr, "histogram_quantile("); ok {
+		_, inner, _ = strings.Cut(inner, ", ")
+		return slices.DeleteFunc(keptLabels(t, inner), func(l string) bool { return l == "le" })
+	}
 	if m := keptOf.FindStringSubmatch(expr); m != nil {
 		return strings.Split(m[1], ", ")
 	}
-	row, err := metric.ByName(nameOf.FindString(expr))
+	row, err := rowOf(nameOf.FindString(expr))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,14 @@ import (
 
 // selector picks the series of one catalogue row that the reader has chosen.
 type selector struct {
-	row   *metric.Def
-	where []string
+	row    *metric.Def
+	where  []string
+	suffix string // of the row's name: _bucket of a histogram
 }
 
 // sel selects a row's series of the chosen instances and GPUs that match all of
 // where, too.
-func sel(row *metric.Def, where ...string) selector { return selector{row, where} }
+func sel(row *metric.Def, where ...string) selector { return selector{row: row, where: where} }
 
 // String writes the selector in PromQL.
 func (s selector) String() string {
@@ -24,7 +25,7 @@ func (s selector) String() string {
 	if slices.Contains(s.row.LabelNames(), "gpu") {
 		matchers = append(matchers, fmt.Sprintf(`gpu=~"$%s"`, VarGPU))
 	}
-	return fmt.Sprintf("%s{%s}", s.row, strings.Join(append(matchers, s.where...), ","))
+	return fmt.Sprintf("%s%s{%s}", s.row, s.suffix, strings.Join(append(matchers, s.where...), ","))
 }
 
 // query is one expression of a panel.

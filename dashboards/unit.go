@@ -23,6 +23,7 @@ type unit struct {
 var units = []unit{
 	{"_bytes_per_second", "Bps", ""},
 	{"_timestamp_seconds", unitDate, ""},
+	{"_per_second", "cps", ""},
 	{"_bytes_total", "bytes", "Bps"},
 	{"_seconds_total", "s", unitShare}, // seconds in a second are a share of time
 	{"_joules_total", "joule", "watt"},

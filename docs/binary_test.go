@@ -213,10 +213,13 @@ func (a *agent) stop(t *testing.T) {
 	}
 }
 
-var uuidLabel = regexp.MustCompile(`[{,]uuid="([^"]+)"`)
+var (
+	uuidLabel     = regexp.MustCompile(`[{,]uuid="([^"]+)"`)
+	endpointLabel = regexp.MustCompile(`^vigil_inference_\w+{endpoint="([^"]+)"`)
+)
 
-// TestSeriesBudget counts the series of a running agent: of each GPU, and of all
-// that is not a GPU's.
+// TestSeriesBudget counts the series of a running agent: of each GPU, of each
+// inference server, of one model here, and of all that is neither's.
 func TestSeriesBudget(t *testing.T) {
 	dir := t.TempDir()
 	a := start(t, dir, append(os.Environ(), "XDG_STATE_HOME="+dir), freePort(t), "demo", "--state.dir="+filepath.Join(dir, "s"))
@@ -224,13 +227,15 @@ func TestSeriesBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpus, host := map[string]int{}, 0
+	gpus, servers, host := map[string]int{}, map[string]int{}, 0
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
 		if m := uuidLabel.FindStringSubmatch(line); m != nil {
 			gpus[m[1]]++
+		} else if m := endpointLabel.FindStringSubmatch(line); m != nil {
+			servers[m[1]]++
 		} else {
 			host++
 		}
@@ -244,11 +249,19 @@ func TestSeriesBudget(t *testing.T) {
 			t.Errorf("GPU %s has %d series; the README says %d and a few, and the budget is %d", uuid, n, fixed, budgetGPU)
 		}
 	}
+	if len(servers) != 2 {
+		t.Errorf("the demo has the inference servers %v on /metrics, want two", servers)
+	}
+	for server, n := range servers {
+		if n > budgetModel+8 {
+			t.Errorf("inference server %s has %d series, the budget is %d for its model and 8 for its page", server, n, budgetModel)
+		}
+	}
 	if host > budgetHost {
 		t.Errorf("the host has %d series, the budget is %d", host, budgetHost)
 	}
 	if fixed > budgetGPU {
 		t.Errorf("a GPU that reports everything has %d series, the budget is %d", fixed, budgetGPU)
 	}
-	t.Logf("series: at most %d of %d for a GPU, %d for the host with the demo's findings", fixed, budgetGPU, host)
+	t.Logf("series: at most %d of %d for a GPU, %d for the host with the demo's findings, %v for inference servers", fixed, budgetGPU, host, servers)
 }

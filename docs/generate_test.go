@@ -54,6 +54,7 @@ func generators(t *testing.T) map[string]func(*testing.T) string {
 		"alerts":   alertTable,
 		"commands": commandTable,
 		"series":   func(*testing.T) string { return seriesTable() },
+		"engines":  func(*testing.T) string { return engineTable() },
 	}
 	for _, r := range rules.All() {
 		all["rule "+string(r.ID)] = func(*testing.T) string { return ruleFacts(r) }

@@ -2,12 +2,14 @@ package docs_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/prometheus/common/model"
 
+	"gpuvigil/collector/inference"
 	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
@@ -16,6 +18,8 @@ import (
 const (
 	budgetGPU  = 150
 	budgetHost = 400
+
+	budgetModel = 100
 )
 
 // span writes a duration as the configuration does.
@@ -94,6 +98,8 @@ func seriesTable() string {
 	source, _ := seriesOf(metric.Source)
 	instance, _ := seriesOf(metric.Instance)
 	endpoint, _ := seriesOf(metric.Endpoint)
+	latency, _ := seriesOf(metric.Latency)
+	target := len(metric.Of(metric.Target)) - 1 // without the reasons
 	account := 0
 	for _, d := range metric.Of(metric.Account) {
 		if !d.Detail {
@@ -102,16 +108,33 @@ func seriesTable() string {
 	}
 	workload, _ := seriesOf(metric.Workload)
 	port, _ := seriesOf(metric.Interface)
-	budget := fmt.Sprintf("\nA test counts the series of a running agent and fails above %d for a GPU or %d for the host.\n", budgetGPU, budgetHost)
+	budget := fmt.Sprintf("\nA test counts the series of a running agent and fails above %d for a GPU, %d for the host or %d for a model.\n", budgetGPU, budgetHost, budgetModel)
 	return table([]string{"for each", "series", "and one more for each"}, [][]string{
 		{"GPU that reports what any generation can", fmt.Sprint(gpu), "two for each owner who uses it and one for each who was given it; price; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
 		{"MIG instance", fmt.Sprint(instance), ""},
 		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; image, data set, port and, if they are looked at, library of an owner; three for each owner and model of GPU; budget of a team; rule, receiver and reason in the agent's own counters"},
-		{"source (NVML, host, agent, owner, kubelet, movement, interfaces, inference)", fmt.Sprint(source), ""},
-		{"model of an inference server", fmt.Sprint(endpoint), ""},
+		{"source (NVML, host, agent, owner, kubelet, movement, interfaces, inventory, inference)", fmt.Sprint(source), ""},
+		{"model of an inference server, of at most 64 of a page", fmt.Sprint(endpoint), fmt.Sprintf("bucket of its %d histograms, of at most 15 each; a model that tells all of it has fewer than %d series", latency, budgetModel)},
+		{"metrics page of inference servers", fmt.Sprint(target), "reason why it cannot be read"},
 		{"owner of a GPU, for each state that he had of it within the hour", fmt.Sprint(account), ""},
 		{"owner with a process on a GPU, of at most 32", fmt.Sprint(workload - infos(metric.Workload)), "fact that is absent, with the reason"},
 		{"port of an InfiniBand or RoCE adapter, of at most 16", fmt.Sprint(port), ""},
 		{"finding that fires", fmt.Sprint(len(metric.Of(metric.Finding))), ""},
 	}) + budget
+}
+
+// engineTable lists where each inference server's signals are read from.
+func engineTable() string {
+	var rows [][]string
+	for _, m := range inference.Mappings() {
+		engine := "`" + m.Engine + "`"
+		for _, s := range m.Signals {
+			rows = append(rows, []string{engine, "`" + strings.TrimPrefix(s.Row.Name, "vigil_inference_") + "`", "`" + strings.Join(s.From, "`, `") + "`"})
+			engine = ""
+		}
+		for _, n := range m.Notes {
+			rows = append(rows, []string{"", "", n})
+		}
+	}
+	return table([]string{"engine", "`vigil_inference_…`", "read from"}, rows)
 }

@@ -16,7 +16,6 @@ import (
 	agentsource "gpuvigil/collector/agent"
 	"gpuvigil/collector/child"
 	"gpuvigil/collector/host"
-	"gpuvigil/collector/inference"
 	"gpuvigil/collector/inventory"
 	"gpuvigil/collector/kernellog"
 	"gpuvigil/collector/movement"
@@ -213,7 +212,7 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 		p.logs = kernellog.New(kernellog.Config{Kmsg: p.cfg.Host.Kmsg, Journal: p.cfg.Host.Journal, Fabric: p.cfg.Host.FabricManagerLog,
 			ProcFS: p.cfg.Host.ProcFS, Log: p.log.With("component", kernellog.SourceName)})
 		sources = append(sources, scheduled(p.logs, fast))
-		whose, err := p.owners(func() *collector.Snapshot { return p.sampler.Latest() })
+		whose, err := p.owners(p.latest)
 		if err != nil {
 			return nil, err
 		}
@@ -245,8 +244,8 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 		return nil, err
 	}
 	sources = append(sources, scheduled(own, fast))
-	if len(p.cfg.Inference.Targets) > 0 {
-		demand, err := newInference(p.cfg, p.log)
+	if len(p.cfg.Inference.Targets) > 0 || p.cfg.Inference.Discover && p.demo == nil {
+		demand, err := p.inference()
 		if err != nil {
 			return nil, err
 		}
@@ -289,18 +288,6 @@ func childConfig(cfg *config.Config, log *slog.Logger) (child.Config, error) {
 		InitLimit: time.Duration(cfg.NVML.InitLimit) + 15*time.Second, // the child's own limit comes first and says more
 		Log:       log.With("component", "child"),
 	}, nil
-}
-
-func newInference(cfg *config.Config, log *slog.Logger) (*inference.Inference, error) {
-	var targets []inference.Target
-	for _, t := range cfg.Inference.Targets {
-		target := inference.Target{URL: t.URL, Engine: t.Engine, GPUs: t.GPUs}
-		if t.BearerTokenFile != "" || t.BearerTokenEnv != "" {
-			target.Token = secret(t.BearerTokenFile, t.BearerTokenEnv)
-		}
-		targets = append(targets, target)
-	}
-	return inference.New(targets, time.Duration(cfg.Inference.Timeout), log)
 }
 
 func tiers(s config.Sampling) [metric.Tiers]time.Duration {

@@ -69,11 +69,15 @@ func checkSecrets(c *config.Config) error {
 		}
 	}
 	for i, t := range c.Inference.Targets {
-		if t.BearerTokenFile == "" && t.BearerTokenEnv == "" {
-			continue
-		}
-		if _, err := secret(t.BearerTokenFile, t.BearerTokenEnv)(); err != nil {
-			errs = append(errs, fmt.Errorf("read the bearer token of inference.targets[%d]: %w", i, err))
+		for _, s := range []struct{ what, file, env string }{
+			{"bearer token", t.BearerTokenFile, t.BearerTokenEnv}, {"password", t.PasswordFile, t.PasswordEnv},
+		} {
+			if s.file == "" && s.env == "" {
+				continue
+			}
+			if _, err := secret(s.file, s.env)(); err != nil {
+				errs = append(errs, fmt.Errorf("read the %s of inference.targets[%d]: %w", s.what, i, err))
+			}
 		}
 	}
 	return errors.Join(errs...)

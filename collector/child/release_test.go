@@ -101,9 +101,8 @@ func TestBesideAStuckChildTheHungSuccessorIsLeftAlone(t *testing.T) {
 	release()
 	killGroup(pids[1], syscall.SIGKILL) // the stuck one
 	eventually(t, "the hung successor to be replaced once nothing is stuck", func() bool { return count(t, starts) > 2 })
-	if alive(pids[0]) {
-		t.Errorf("the hung successor %d is alive though another child was started", pids[0])
-	}
+	// On a busy machine it may outlive the limit after which a killed child counts as stuck.
+	eventually(t, "the hung successor to be gone, as another child was started", func() bool { return !alive(pids[0]) })
 }
 
 func TestASuccessorThatEndsByItselfIsFollowed(t *testing.T) {

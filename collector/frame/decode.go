@@ -68,6 +68,8 @@ func (d *decoder) section(p *collector.Part, id uint64) {
 		p.Processes = records(d, maxProcesses, d.vectors(metric.Process), (*decoder).process)
 	case endpointSection:
 		p.Endpoints = records(d, maxEndpoints, d.vectors(metric.Endpoint), (*decoder).endpoint)
+	case targetSection:
+		p.Targets = records(d, maxTargets, d.vectors(metric.Target), (*decoder).target)
 	case linkSection:
 		p.Links = records(d, maxLinks, d.vectors(metric.Link), (*decoder).link)
 	case interfaceSection:
@@ -173,6 +175,7 @@ func (d *decoder) endpoint(p *collector.Endpoint, v vector) {
 	p.URL, p.Engine, p.Model = d.str(), d.str(), d.str()
 	p.GPUs = list(d, func(s *string) { *s = d.str() })
 	p.Readings = d.readings(v)
+	p.Histograms = d.histograms()
 }
 
 func (d *decoder) event(v *collector.Event, _ vector) {

@@ -35,6 +35,7 @@ func (e *encoder) part(p *collector.Part) {
 	e.section(instanceSection, len(p.Instances), maxInstances, func(i int) { e.instance(&p.Instances[i]) })
 	e.section(processSection, len(p.Processes), maxProcesses, func(i int) { e.process(&p.Processes[i]) })
 	e.section(endpointSection, len(p.Endpoints), maxEndpoints, func(i int) { e.endpoint(&p.Endpoints[i]) })
+	e.section(targetSection, len(p.Targets), maxTargets, func(i int) { e.target(&p.Targets[i]) })
 	e.section(linkSection, len(p.Links), maxLinks, func(i int) { e.link(&p.Links[i]) })
 	e.section(interfaceSection, len(p.Interfaces), maxLinks, func(i int) { e.port(&p.Interfaces[i]) })
 	e.section(workloadSection, len(p.Workloads), maxWorkloads, func(i int) { e.workload(&p.Workloads[i]) })
@@ -177,6 +178,7 @@ func (e *encoder) endpoint(p *collector.Endpoint) {
 		e.str(u)
 	}
 	e.readings(p.Readings, metric.Endpoint)
+	e.histograms(p.Histograms)
 }
 
 func (e *encoder) event(v *collector.Event) {

@@ -43,6 +43,7 @@ const (
 	maxLinks     = 1 << 14
 	maxProcesses = 1 << 16
 	maxEndpoints = 1 << 12
+	maxTargets   = 1 << 12
 	maxWorkloads = 1 << 14
 	maxEvents    = 1 << 16
 	maxPerEntity = 1 << 12 // owners, Xids, rows … of one entity
@@ -69,6 +70,7 @@ const (
 	allocationSection
 	inventorySection
 	interfaceSection
+	targetSection
 )
 
 // The bits of the flags of a GPU, a part and an event.
@@ -80,6 +82,7 @@ const (
 	flagSimulated = 1
 	flagFatal     = 1
 	flagCritical  = 1
+	flagFound     = 1
 )
 
 // The forms of what is yes, no or unknown.
@@ -99,7 +102,7 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // vectors are the entities of a part that have readings.
-var vectors = [...]metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Process, metric.Endpoint, metric.Link, metric.Workload, metric.Interface}
+var vectors = [...]metric.Entity{metric.Node, metric.GPU, metric.Instance, metric.Process, metric.Endpoint, metric.Target, metric.Link, metric.Workload, metric.Interface}
 
 // CorruptError is what Reader returns for bytes that cannot be a frame.
 type CorruptError struct {

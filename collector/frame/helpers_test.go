@@ -103,7 +103,11 @@ func fullPart() *collector.Part {
 		Processes: []collector.Process{{PID: 4711, Start: 1 << 40, Name: "python\xff\n", UID: -1, GPU: 3, UUID: "GPU-3", MIG: "7/1",
 			Owner: owner, Container: "main", Readings: readings(rng, metric.Process)}},
 		Endpoints: []collector.Endpoint{{URL: "http://127.0.0.1:8000/metrics", Engine: "vllm", Model: "llama", GPUs: []string{"GPU-3"},
-			Readings: readings(rng, metric.Endpoint)}},
+			Readings: readings(rng, metric.Endpoint), Histograms: []collector.Histogram{
+				{Row: metric.QueueTime, Bounds: []float64{0.3, 1, 60}, Counts: []uint64{7, 9, 9, 1 << 60}, Sum: 4.25},
+				{Row: metric.RequestDuration, Counts: []uint64{3}, Sum: math.Inf(1)},
+			}}},
+		Targets: []collector.Target{{URL: "http://127.0.0.1:8000/metrics", Discovered: true, Readings: readings(rng, metric.Target)}},
 		Events: []collector.Event{{Time: noon.Add(time.Second), Kind: collector.XidEvent, UUID: "GPU-3", Code: -79,
 			Component: "driver", Owner: owner, From: "a", To: "b", Text: "fallen off the bus"}},
 		Workloads: []collector.Workload{{Owner: owner, CostCenter: "4711", Sensitivity: "secret", Stage: "training", Critical: true,
@@ -168,7 +172,9 @@ func randomPart(rng *rand.Rand) *collector.Part {
 			Resource: g.text(), Shares: g.int(), Source: g.text()})
 	}
 	for range rng.IntN(3) {
-		p.Endpoints = append(p.Endpoints, collector.Endpoint{URL: g.text(), Engine: g.text(), Model: g.text(), Readings: g.readings(metric.Endpoint)})
+		p.Endpoints = append(p.Endpoints, collector.Endpoint{URL: g.text(), Engine: g.text(), Model: g.text(), Readings: g.readings(metric.Endpoint),
+			Histograms: g.histograms()})
+		p.Targets = append(p.Targets, collector.Target{URL: g.text(), Discovered: g.bool(), Readings: g.readings(metric.Target)})
 	}
 	for range rng.IntN(4) {
 		p.Events = append(p.Events, collector.Event{Time: g.time(), Kind: collector.EventKind(g.text()), UUID: g.text(), Code: g.int(),
@@ -217,6 +223,17 @@ func (g generator) gpu() collector.GPU {
 		c.Dropped = map[*metric.Def]uint64{rows[g.IntN(len(rows))]: g.Uint64()}
 	}
 	return c
+}
+
+func (g generator) histograms() (out []collector.Histogram) {
+	for range g.IntN(3) {
+		h := collector.Histogram{Row: metric.TimeToFirstToken, Sum: g.NormFloat64(), Counts: []uint64{g.Uint64()}}
+		for range g.IntN(5) {
+			h.Bounds, h.Counts = append(h.Bounds, g.Float64()), append(h.Counts, g.Uint64())
+		}
+		out = append(out, h)
+	}
+	return out
 }
 
 func (g generator) readings(e metric.Entity) collector.Readings {

@@ -1,136 +1,246 @@
 package inference
 
 import (
-	"bytes"
 	"math"
-
-	dto "github.com/prometheus/client_model/go"
+	"slices"
+	"strings"
 
 	"gpuvigil/internal/metric"
 )
 
 // engine is one inference server's way to say the canonical signals. A further
-// server is a further entry in engines and a recorded page in testdata.
+// server is a further entry in the table and a recorded page in testdata.
 type engine struct {
-	name       string
-	prefix     string // that the families it is recognised by begin with
-	modelLabel string
-	signals    []signal
-	queueTime  []string // histogram families of the time in the queue, in seconds
+	name string
+
+	// prefixes stand before the names of the table on the page: releases and
+	// pipelines rename. None: the names stand as they are.
+	prefixes []string
+
+	// told is set for a server whose names are so plain that only the configuration
+	// can say that a page is its own.
+	told bool
+
+	// models are the labels that name the model, tried in this order; several
+	// together are joined by "/". None: the server does not tell.
+	models [][]string
+
+	// repeated are labels of which each value repeats the same facts, as the ranks
+	// of one model do. Samples that differ in them only count once, the largest.
+	repeated []string
+
+	gauges     []gauge
+	counters   []counter
+	sums       []sum
+	histograms []histogram
+	notes      []string // what a reader of the numbers should know
 }
 
-// signal maps families to one reading. The first family that is on the page
-// counts: releases rename, and for a while serve the old and the new name.
-type signal struct {
-	reading  *metric.Def
-	families []string
-	combine  func(a, b float64) float64 // over the parts of one server
+// origin is where a number stands on the page. The first origin of a list that has
+// a sample for the model counts: for a while releases serve the old and the new
+// name.
+type origin struct {
+	name string
+
+	// only has the label values that a sample must have, of several separated by
+	// "|"; a label that is not there is empty. A value that begins with "!" must not be.
+	only map[string]string
+
+	scale float64 // to base units; 0 means 1
 }
 
-func sum(a, b float64) float64 { return a + b }
-
-// engines lists the servers that are known. Sources of the names are the
-// servers' own metrics pages; vLLM's of release 0 and 1 differ in the KV cache.
-var engines = []*engine{
-	{
-		name: "vllm", prefix: "vllm:", modelLabel: "model_name",
-		signals: []signal{
-			// Each engine of a data-parallel server has a queue of its own. The _by_reason
-			// families split the same requests once more and are not read.
-			{metric.RequestsRunning, []string{"vllm:num_requests_running"}, sum},
-			{metric.RequestsWaiting, []string{"vllm:num_requests_waiting"}, sum},
-			// A mean would hide the full one; with several API processes all but one say 0.
-			{metric.KVCacheUsage, []string{"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}, math.Max},
-			{metric.GeneratedTokens, []string{"vllm:generation_tokens_total", "vllm:generation_tokens"}, sum},
-		},
-		queueTime: []string{"vllm:request_queue_time_seconds"},
-	},
+// gauge is a number that goes up and down. Over the parts of one server (engines,
+// replicas, handles) it is added up, or the largest counts.
+type gauge struct {
+	row     *metric.Def
+	from    []origin
+	less    []origin // is subtracted
+	over    []origin // divides
+	largest bool
 }
 
-// recognise returns the engine that the page is of, or nil. It looks at the TYPE
-// lines: a server that has served nobody yet prints them without samples.
-func recognise(body []byte) *engine {
-	for line := range bytes.Lines(body) {
-		name, ok := bytes.CutPrefix(line, []byte("# TYPE "))
-		if !ok {
-			continue
+// counter only grows, but for restarts. For a row with a dimension, by names the
+// label and to its values; a value that is not in to is otherwise, and of none if
+// that is empty.
+type counter struct {
+	row       *metric.Def
+	from      []origin
+	by        string
+	to        map[string]string
+	otherwise string
+}
+
+// sum is a time that a server adds up, with how often, where it tells no more.
+type sum struct {
+	of      *metric.Def // the mean of it
+	seconds []origin
+	count   []origin
+}
+
+// histogram's names are those of families, without _bucket.
+type histogram struct {
+	row  *metric.Def
+	from []origin
+}
+
+// named makes origins of names alone.
+func named(names ...string) []origin {
+	out := make([]origin, len(names))
+	for i, n := range names {
+		out[i].name = n
+	}
+	return out
+}
+
+// where makes an origin with one label that a sample must have.
+func where(name, label, value string) []origin {
+	return []origin{{name: name, only: map[string]string{label: value}}}
+}
+
+// scaled makes an origin of a name whose unit is not the base unit.
+func scaled(name string, scale float64) []origin { return []origin{{name: name, scale: scale}} }
+
+// kind is what a sample on a page is for.
+type kind uint8
+
+const (
+	ofGauge   kind = iota
+	ofLess         // what a gauge is less by
+	ofOver         // what a gauge is divided by
+	ofCounter      //
+	ofSeconds      // of a sum
+	ofCount        // of a sum
+	ofBucket       //
+	ofTotal        // sum of a histogram
+	ofHowMany      // count of a histogram
+	ofStart        // when the process began
+)
+
+// use is one purpose of a sample name.
+type use struct {
+	engine *engine
+	kind   kind
+	signal int // index in the engine's list of that kind
+	rank   int // smaller is better, among the origins of one signal
+	origin *origin
+}
+
+// index has the uses of each sample name, and of each family in a TYPE line.
+type index struct {
+	samples  map[string][]use
+	families map[string][]*engine
+}
+
+const startTime = "process_start_time_seconds"
+
+// newIndex compiles the table for the engines.
+func newIndex(engines []*engine) *index {
+	x := &index{samples: map[string][]use{startTime: {{kind: ofStart}}}, families: map[string][]*engine{}}
+	for _, e := range engines {
+		for i := range e.gauges {
+			x.add(e, ofGauge, i, e.gauges[i].from, "")
+			x.add(e, ofLess, i, e.gauges[i].less, "")
+			x.add(e, ofOver, i, e.gauges[i].over, "")
 		}
-		for _, e := range engines {
-			if bytes.HasPrefix(name, []byte(e.prefix)) {
-				return e
+		for i := range e.counters {
+			x.add(e, ofCounter, i, e.counters[i].from, "")
+		}
+		for i := range e.sums {
+			x.add(e, ofSeconds, i, e.sums[i].seconds, "")
+			x.add(e, ofCount, i, e.sums[i].count, "")
+		}
+		for i := range e.histograms {
+			x.add(e, ofBucket, i, e.histograms[i].from, "_bucket")
+			x.add(e, ofTotal, i, e.histograms[i].from, "_sum")
+			x.add(e, ofHowMany, i, e.histograms[i].from, "_count")
+		}
+	}
+	return x
+}
+
+func (x *index) add(e *engine, k kind, signal int, origins []origin, suffix string) {
+	prefixes := e.prefixes
+	if len(prefixes) == 0 {
+		prefixes = []string{""}
+	}
+	for i := range origins {
+		for j, p := range prefixes {
+			family := p + origins[i].name
+			name := family + suffix
+			x.samples[name] = append(x.samples[name], use{e, k, signal, i*len(prefixes) + j, &origins[i]})
+			x.known(family, e)
+			x.known(strings.TrimSuffix(family, "_sum"), e)   // the family of a histogram of which the sum is used
+			x.known(strings.TrimSuffix(family, "_total"), e) // and of a counter in OpenMetrics
+		}
+	}
+}
+
+func (x *index) known(family string, e *engine) {
+	if !slices.Contains(x.families[family], e) {
+		x.families[family] = append(x.families[family], e)
+	}
+}
+
+// matches reports whether a sample has the label values that the origin wants.
+func (o *origin) matches(labels []pair) bool {
+	for name, want := range o.only {
+		got := string(valueOf(labels, name))
+		if except, not := strings.CutPrefix(want, "!"); not {
+			if got == except {
+				return false
 			}
+		} else if got != want && !slices.Contains(strings.Split(want, "|"), got) {
+			return false
+		}
+	}
+	return true
+}
+
+func (o *origin) scaled(v float64) float64 {
+	if o.scale == 0 {
+		return v
+	}
+	return v * o.scale
+}
+
+// valueOf returns a label's value, nil if it is not there.
+func valueOf(labels []pair, name string) []byte {
+	for i := range labels {
+		if string(labels[i].name) == name {
+			return labels[i].value
 		}
 	}
 	return nil
 }
 
-// page is what one reading of a target says of one model.
-type page struct {
-	values map[*metric.Def]float64
-	queue  buckets
+// column returns which of the row's columns the sample counts for, -1 for none.
+func (c *counter) column(labels []pair) int {
+	if c.row.Dim == nil {
+		return 0
+	}
+	value := c.otherwise
+	if c.by != "" {
+		got := string(valueOf(labels, c.by))
+		if to, ok := c.to[got]; ok {
+			value = to
+		} else if to, ok := c.to[firstOf(got)+"xx"]; ok {
+			value = to
+		}
+	}
+	return c.row.Dim.Index(value)
 }
 
-// read takes the signals of each model out of a page. What is not on the page is
-// absent: a server that has served nobody yet prints names without samples.
-func (e *engine) read(families map[string]*dto.MetricFamily) map[string]*page {
-	models := map[string]*page{}
-	at := func(m *dto.Metric) *page {
-		model := label(m, e.modelLabel)
-		if models[model] == nil {
-			models[model] = &page{values: map[*metric.Def]float64{}}
-		}
-		return models[model]
+func firstOf(s string) string {
+	if s == "" {
+		return ""
 	}
-	for _, s := range e.signals {
-		for _, m := range first(families, s.families) {
-			v := value(m)
-			if !s.reading.Plausible(v) {
-				continue
-			}
-			p := at(m)
-			if old, ok := p.values[s.reading]; ok {
-				v = s.combine(old, v)
-			}
-			p.values[s.reading] = v
-		}
-	}
-	for _, m := range first(families, e.queueTime) {
-		if h := m.GetHistogram(); h != nil {
-			p := at(m)
-			p.queue = p.queue.plus(h)
-		}
-	}
-	return models
+	return s[:1]
 }
 
-// first returns the samples of the first family that has any.
-func first(families map[string]*dto.MetricFamily, names []string) []*dto.Metric {
-	for _, n := range names {
-		if ms := families[n].GetMetric(); len(ms) > 0 {
-			return ms
-		}
+// combine joins the parts of one server's gauge.
+func (g *gauge) combine(a, b float64) float64 {
+	if g.largest {
+		return math.Max(a, b)
 	}
-	return nil
-}
-
-func label(m *dto.Metric, name string) string {
-	for _, l := range m.GetLabel() {
-		if l.GetName() == name {
-			return l.GetValue()
-		}
-	}
-	return ""
-}
-
-// value reads a gauge, counter or untyped sample; NaN for anything else.
-func value(m *dto.Metric) float64 {
-	switch {
-	case m.Gauge != nil:
-		return m.GetGauge().GetValue()
-	case m.Counter != nil:
-		return m.GetCounter().GetValue()
-	case m.Untyped != nil:
-		return m.GetUntyped().GetValue()
-	}
-	return math.NaN()
+	return a + b
 }

@@ -3,103 +3,147 @@ package inference
 import (
 	"math"
 	"slices"
+	"sort"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
+	"gpuvigil/collector"
 )
 
-// buckets is a cumulative histogram: count[i] observations were at most upper[i].
-// The last bound is +Inf.
-type buckets struct {
-	upper []float64
-	count []float64
+// maxBuckets bounds a histogram of a page; servers have up to 40.
+const maxBuckets = 256
+
+// histogramMeter adds up one histogram over the parts of a server.
+type histogramMeter struct {
+	meter // only whose source counts
+	parts map[string]*histogramPart
+	total collector.Histogram
 }
 
-// plus adds a histogram of the same server. Parts of one server have the same
-// bounds; one that has others is left out rather than mixed in.
-func (b buckets) plus(h *dto.Histogram) buckets {
-	var o buckets
-	for _, x := range h.GetBucket() {
-		o.upper = append(o.upper, x.GetUpperBound())
-		o.count = append(o.count, float64(x.GetCumulativeCount()))
-	}
-	if n := len(o.upper); n == 0 || !math.IsInf(o.upper[n-1], 1) {
-		o.upper = append(o.upper, math.Inf(1))
-		o.count = append(o.count, float64(h.GetSampleCount()))
-	}
-	if b.upper == nil {
-		return o
-	}
-	if !slices.Equal(b.upper, o.upper) {
-		return b
-	}
-	for i := range o.count {
-		o.count[i] += b.count[i]
-	}
-	return o
+// histogramPart is one part's histogram, as it is laid in line by line.
+type histogramPart struct {
+	read       uint64
+	rank       int
+	bounds     []float64 // as on the page, with +Inf if it is there
+	counts     []float64
+	sum, count float64 // NaN: not on the page
+
+	at   time.Time // when it was settled last; zero: never
+	last collector.Histogram
 }
 
-// since returns what was observed after old. ok is false when the server has
-// restarted or changed its bounds in between.
-func (b buckets) since(old buckets) (d buckets, ok bool) {
-	if !slices.Equal(b.upper, old.upper) || len(b.count) == 0 {
-		return buckets{}, false
+// lay takes in one line; bound is of a bucket only.
+func (m *histogramMeter) lay(read uint64, u use, key []byte, bound, v float64) {
+	if !m.better(read, u.rank) || math.IsNaN(v) {
+		return
 	}
-	d = buckets{upper: b.upper, count: make([]float64, len(b.count))}
-	for i := range b.count {
-		if d.count[i] = b.count[i] - old.count[i]; d.count[i] < 0 {
-			return buckets{}, false
+	p := m.parts[string(key)]
+	if p == nil {
+		if m.parts == nil {
+			m.parts = map[string]*histogramPart{}
+		}
+		p = &histogramPart{}
+		m.parts[string(key)] = p
+	}
+	if p.read != read || p.rank != u.rank {
+		p.read, p.rank, p.bounds, p.counts, p.sum, p.count = read, u.rank, p.bounds[:0], p.counts[:0], math.NaN(), math.NaN()
+	}
+	switch u.kind {
+	case ofTotal:
+		p.sum = largest(p.sum, u.origin.scaled(v))
+	case ofHowMany:
+		p.count = largest(p.count, v)
+	case ofBucket:
+		bound = u.origin.scaled(bound)
+		if i := slices.Index(p.bounds, bound); i >= 0 {
+			p.counts[i] = max(p.counts[i], v) // a rank that repeats it
+		} else if len(p.bounds) < maxBuckets {
+			p.bounds, p.counts = append(p.bounds, bound), append(p.counts, v)
 		}
 	}
-	return d, true
 }
 
-// quantile returns the q-th quantile by linear interpolation inside the bucket, as
-// PromQL's histogram_quantile does; NaN if nothing was observed. In the last
-// bucket it is that bucket's lower bound.
-func (b buckets) quantile(q float64) float64 {
-	n := len(b.count)
-	if n == 0 || b.count[n-1] == 0 {
-		return math.NaN()
+func largest(a, b float64) float64 {
+	if math.IsNaN(a) {
+		return b
 	}
-	rank := q * b.count[n-1]
-	i := 0
-	for i < n-1 && b.count[i] < rank {
-		i++
-	}
-	lower, below := 0.0, 0.0
-	if i > 0 {
-		lower, below = b.upper[i-1], b.count[i-1]
-	}
-	if i == n-1 || b.count[i] == below {
-		return lower
-	}
-	return lower + (b.upper[i]-lower)*(rank-below)/(b.count[i]-below)
+	return max(a, b)
 }
 
-// window keeps the histograms of the last while, so that a quantile is over
-// requests of now and not over all since the server started.
-type window struct {
-	length time.Duration
-	kept   []kept
+func (p *histogramPart) Len() int           { return len(p.bounds) }
+func (p *histogramPart) Less(i, j int) bool { return p.bounds[i] < p.bounds[j] }
+func (p *histogramPart) Swap(i, j int) {
+	p.bounds[i], p.bounds[j] = p.bounds[j], p.bounds[i]
+	p.counts[i], p.counts[j] = p.counts[j], p.counts[i]
 }
 
-type kept struct {
-	at time.Time
-	b  buckets
+// read returns the part's histogram; false if its lines make none: counts that
+// fall, no buckets at all.
+func (p *histogramPart) histogram() (collector.Histogram, bool) {
+	if !sort.IsSorted(p) {
+		sort.Sort(p)
+	}
+	n := len(p.bounds)
+	if n > 0 && math.IsInf(p.bounds[n-1], 1) {
+		p.count = largest(p.count, p.counts[n-1])
+		n--
+	} else if n > 0 {
+		p.count = largest(p.count, p.counts[n-1])
+	}
+	if n == 0 || math.IsNaN(p.sum) || math.IsInf(p.sum, 0) {
+		return collector.Histogram{}, false
+	}
+	h := collector.Histogram{Bounds: slices.Clone(p.bounds[:n]), Counts: make([]uint64, n+1), Sum: p.sum}
+	last := 0.0
+	for i, c := range append(p.counts[:n:n], p.count) {
+		if math.IsNaN(p.bounds[min(i, n-1)]) || c < last || c > 1<<53 {
+			return collector.Histogram{}, false
+		}
+		h.Counts[i] = uint64(math.Round(c))
+		last = c
+	}
+	return h, true
 }
 
-// add takes in the newest histogram and returns what was observed within the
-// window; empty as long as there is only one.
-func (w *window) add(at time.Time, b buckets) buckets {
-	for len(w.kept) > 1 && at.Sub(w.kept[1].at) >= w.length {
-		w.kept = w.kept[1:]
+// settle adds what each part has grown by to the total. Parts of one server have
+// the same bounds: one that has others begins the total anew, as its server is
+// another release.
+func (m *histogramMeter) settle(read uint64, now time.Time, restarted bool) {
+	fresh := false // the total is no longer what was published
+	for _, key := range sortedKeys(m.parts) {
+		p := m.parts[key]
+		if m.meter.read != read || p.read != read || p.rank != m.rank {
+			if now.Sub(p.at) > forgetAfter {
+				delete(m.parts, key)
+			}
+			continue
+		}
+		h, ok := p.histogram()
+		if !ok {
+			continue
+		}
+		grown, more := h.Since(p.last)
+		if !more || restarted || p.at.IsZero() {
+			grown = h
+		}
+		p.last, p.at = h, now
+		if !slices.Equal(m.total.Bounds, grown.Bounds) {
+			m.total, fresh = collector.Histogram{Bounds: grown.Bounds, Counts: make([]uint64, len(grown.Counts))}, true
+		}
+		if !fresh {
+			m.total.Counts, fresh = slices.Clone(m.total.Counts), true
+		}
+		for i, n := range grown.Counts {
+			m.total.Counts[i] += n
+		}
+		m.total.Sum += grown.Sum
 	}
-	w.kept = append(w.kept, kept{at, b})
-	d, ok := b.since(w.kept[0].b)
-	if !ok {
-		w.kept = []kept{{at, b}} // the server restarted: begin anew
-		return buckets{}
+}
+
+func sortedKeys(parts map[string]*histogramPart) []string {
+	keys := make([]string, 0, len(parts))
+	for k := range parts {
+		keys = append(keys, k)
 	}
-	return d
+	slices.Sort(keys)
+	return keys
 }

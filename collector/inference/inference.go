@@ -1,100 +1,84 @@
 // Package inference is the source of the demand side: how many requests the
-// inference servers beside the GPUs work on, how many wait, and for how long.
+// inference servers beside the GPUs work on, how many wait, for how long, and what
+// follows from it.
 package inference
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
-	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
-
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"gpuvigil/collector"
 	"gpuvigil/internal/metric"
 )
 
-const (
-	maxPage     = 16 << 20    // bytes of a page; vLLM with 40 models serves about 1 MiB
-	maxModels   = 64          // of one target, as series
-	maxAtOnce   = 8           // targets read side by side
-	queueWindow = time.Minute // over which the queue-time quantile is taken
-)
+// maxAtOnce is how many targets are read side by side. A page is not held in
+// memory, so what bounds it are connections.
+const maxAtOnce = 64
+
+// Config is what the source needs to know.
+type Config struct {
+	Targets []Target
+	Timeout time.Duration              // of the reading of one page
+	GPUs    func() *collector.Snapshot // the last snapshot: GPUs and the processes on them; nil: neither energy nor discovery
+	Sockets *Sockets                   // finds further targets; nil: it does not
+	Log     *slog.Logger
+}
 
 // Target is one server's metrics page.
 type Target struct {
-	URL    string
-	Engine string   // auto, or the engine's name
-	GPUs   []string // uuids that it runs on; empty: any of the node
-	Token  func() (string, error)
+	URL      string
+	Engine   string   // auto, or one of metric.Engines
+	Model    string   // name of the model of a server that does not tell
+	GPUs     []string // uuids that it runs on; empty: any of the node
+	TLS      TLS
+	Token    func() (string, error) // bearer token; nil: none
+	User     string                 // of basic authentication
+	Password func() (string, error) // nil: none
 }
 
 // Inference reads the pages of several targets. It is used from one goroutine.
 type Inference struct {
+	cfg     Config
 	targets []*target
-	client  *http.Client
-	log     *slog.Logger
-}
-
-type target struct {
-	Target
-	shown   string // the URL without user info and query
-	known   []collector.Endpoint
-	windows map[string]*window
-	failing bool
+	found   *discovery
+	indexes map[string]*index // by engine, or auto
+	first   int               // with whom the next sample begins
 }
 
 var _ collector.Source = (*Inference)(nil)
 
-// New returns a source for the targets. timeout bounds the reading of one page.
-func New(targets []Target, timeout time.Duration, log *slog.Logger) (*Inference, error) {
-	s := &Inference{log: log, client: &http.Client{
-		Timeout: timeout,
-		Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Control: refuseLinkLocal}).DialContext,
-			MaxIdleConnsPerHost: 1,
-			IdleConnTimeout:     time.Minute,
-		},
-		CheckRedirect: func(req *http.Request, via []*http.Request) error {
-			if req.URL.Host != via[0].URL.Host || len(via) > 3 {
-				return errors.New("it redirects elsewhere, which is not followed")
-			}
-			return nil
-		},
-	}}
-	for _, t := range targets {
-		u, err := url.Parse(t.URL)
+// New returns a source for the targets. It fails if a certificate cannot be read or
+// a URL does not parse.
+func New(cfg Config) (*Inference, error) {
+	s := &Inference{cfg: cfg, indexes: indexes()}
+	for _, t := range cfg.Targets {
+		made, err := s.target(t)
 		if err != nil {
-			return nil, errors.New("an inference target's URL does not parse (not shown, it may hold a password)")
+			return nil, err
 		}
-		u.User, u.RawQuery, u.Fragment = nil, "", ""
-		s.targets = append(s.targets, &target{Target: t, shown: u.String(), windows: map[string]*window{}})
+		s.targets = append(s.targets, made)
+	}
+	if cfg.Sockets != nil {
+		s.found = newDiscovery(cfg.Sockets)
 	}
 	return s, nil
 }
 
-// refuseLinkLocal keeps a target, or a name that resolves to one, from being the
-// cloud's metadata service.
-func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return err
+// indexes compiles the table for each engine alone, and for all that can be told
+// by their page.
+func indexes() map[string]*index {
+	all := engines()
+	out := map[string]*index{}
+	for _, e := range all {
+		out[e.name] = newIndex([]*engine{e})
 	}
-	if ip := net.ParseIP(host); ip != nil && (ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast()) {
-		return errors.New("link-local addresses are not read")
-	}
-	return nil
+	out["auto"] = newIndex(slices.DeleteFunc(all, func(e *engine) bool { return e.told }))
+	return out
 }
 
 // Name is "inference".
@@ -103,166 +87,69 @@ func (s *Inference) Name() string { return "inference" }
 // Sample reads all targets side by side. A target that cannot be read is in the
 // part as not up, and named in the error; the others are complete.
 func (s *Inference) Sample(ctx context.Context) (*collector.Part, error) {
+	var snap *collector.Snapshot
+	if s.cfg.GPUs != nil {
+		snap = s.cfg.GPUs()
+	}
+	targets := s.targets
+	if s.found != nil {
+		targets = slices.Concat(targets, s.found.targets(s, snap, time.Now()))
+	}
 	var wait sync.WaitGroup
 	slots := make(chan struct{}, maxAtOnce)
-	errs := make([]error, len(s.targets))
-	for i, t := range s.targets {
+	errs := make([]error, len(targets))
+	for i := range targets {
+		// With more hanging targets than slots those at the end would never be read.
+		i = (i + s.first) % len(targets)
 		wait.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			errs[i] = s.read(ctx, t)
+			errs[i] = targets[i].read(ctx, snap)
 		})
 	}
 	wait.Wait()
+	s.first += maxAtOnce
 	part := &collector.Part{Time: time.Now()}
-	for i, t := range s.targets {
-		part.Endpoints = append(part.Endpoints, t.known...)
-		if failing := errs[i] != nil; failing != t.failing {
-			t.failing = failing
-			if failing {
-				s.log.Warn("An inference server's metrics cannot be read.", "endpoint", t.shown, "err", errs[i])
-			} else {
-				s.log.Info("An inference server's metrics are read again.", "endpoint", t.shown)
+	for i, t := range targets {
+		if t.found != nil {
+			if errs[i] = s.found.judge(t, errs[i]); t.found.hidden {
+				continue
 			}
 		}
+		part.Endpoints = append(part.Endpoints, t.known...)
+		part.Targets = append(part.Targets, t.health(part.Time))
+		s.say(t, errs[i])
 	}
 	return part, errors.Join(errs...)
 }
 
-// read replaces what is known of the target.
-func (s *Inference) read(ctx context.Context, t *target) error {
-	body, err := s.fetch(ctx, t)
-	now := time.Now()
-	var found *engine
-	var models map[string]*page
-	if err == nil {
-		found, models, err = parse(body, t.Engine)
+// say logs when a target's page goes and comes back.
+func (s *Inference) say(t *target, err error) {
+	failing := err != nil
+	if failing == t.failing {
+		return
 	}
-	if err != nil {
-		t.down(now)
-		return fmt.Errorf("read the metrics of %s: %w", t.shown, err)
+	t.failing = failing
+	if failing {
+		s.cfg.Log.Warn("An inference server's metrics cannot be read.", "endpoint", t.shown, "err", err)
+	} else {
+		s.cfg.Log.Info("An inference server's metrics are read again.", "endpoint", t.shown)
 	}
-	names := make([]string, 0, len(models))
-	for name := range models {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	if len(names) == 0 {
-		names = []string{""} // it serves, and has served nobody yet
-		models[""] = &page{}
-	}
-	if len(names) > maxModels {
-		modelsCapped.Add(len(names) - maxModels)
-		names = names[:maxModels]
-	}
-	t.known = nil
-	for _, name := range names {
-		t.known = append(t.known, t.endpoint(now, found.name, name, models[name]))
-	}
-	return nil
 }
 
-func (t *target) endpoint(now time.Time, engine, model string, p *page) collector.Endpoint {
-	r := collector.NewReadings(metric.Endpoint)
-	r.Set(metric.EndpointUp, 1)
-	for d, v := range p.values {
-		r.Set(d, v)
-	}
-	if len(p.queue.count) > 0 {
-		w := t.windows[model]
-		if w == nil {
-			w = &window{length: queueWindow}
-			t.windows[model] = w
-		}
-		if p95 := w.add(now, p.queue).quantile(0.95); metric.QueueTimeP95.Plausible(p95) {
-			r.Set(metric.QueueTimeP95, p95)
-		}
-	}
-	r.Stamp(metric.Fast, now)
-	return collector.Endpoint{URL: t.shown, Engine: engine, Model: model, GPUs: t.GPUs, Readings: r}
-}
-
-// down keeps the target's names and says that it does not answer. Numbers of an
-// earlier page would pass for those of now.
-func (t *target) down(now time.Time) {
-	if len(t.known) == 0 {
-		t.known = []collector.Endpoint{{URL: t.shown, Engine: t.Engine, GPUs: t.GPUs}}
-	}
-	down := make([]collector.Endpoint, len(t.known))
-	for i, e := range t.known {
-		e.Readings = collector.NewReadings(metric.Endpoint)
-		e.Set(metric.EndpointUp, 0)
-		e.Stamp(metric.Fast, now)
-		down[i] = e
-	}
-	t.known = down
-}
-
-func (s *Inference) fetch(ctx context.Context, t *target) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.URL, nil)
+// target makes what is kept of a target.
+func (s *Inference) target(t Target) (*target, error) {
+	shown, err := shownURL(t.URL)
 	if err != nil {
-		return nil, errors.New("its URL does not parse (not shown, it may hold a password)")
-	}
-	req.Header.Set("Accept", "text/plain;version=0.0.4")
-	if t.Token != nil {
-		token, err := t.Token()
-		if err != nil {
-			return nil, err
-		}
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := s.client.Do(req)
-	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
-			err = u.Err // the rest of it repeats the URL
-		}
 		return nil, err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("it answers %s", resp.Status)
+	x := s.indexes[t.Engine]
+	if x == nil {
+		return nil, fmt.Errorf("inference target %s is of engine %q, which is not known: known are auto, %v", shown, t.Engine, metric.Engines)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage+1))
+	client, err := newClient(t.TLS, s.cfg.Timeout)
 	if err != nil {
-		return nil, fmt.Errorf("its page breaks off: %w", err)
+		return nil, err
 	}
-	if len(body) > maxPage {
-		return nil, fmt.Errorf("its page is larger than %d MiB", maxPage>>20)
-	}
-	return body, nil
-}
-
-// parse judges a page by its body: a login page is HTML with status 200, and a
-// wrong path can be JSON.
-func parse(body []byte, want string) (*engine, map[string]*page, error) {
-	switch trimmed := bytes.TrimSpace(body); {
-	case len(trimmed) == 0:
-		return nil, nil, errors.New("its page is empty")
-	case trimmed[0] == '<':
-		return nil, nil, errors.New("it serves HTML: is this the metrics path, and does it want a login?")
-	case trimmed[0] == '[' || trimmed[0] == '{' && bytes.HasSuffix(trimmed, []byte("}")):
-		return nil, nil, errors.New("it serves JSON: is this the metrics path?")
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, fmt.Errorf("its page is not in the text format: %w", err)
-	}
-	found := recognise(body)
-	switch {
-	case found == nil:
-		return nil, nil, fmt.Errorf("its page is of no known inference server: known are %s", strings.Join(engineNames(), ", "))
-	case want != "auto" && found.name != want:
-		return nil, nil, fmt.Errorf("its page is %s's, the configuration says %s", found.name, want)
-	}
-	return found, found.read(families), nil
-}
-
-func engineNames() []string {
-	var names []string
-	for _, e := range engines {
-		names = append(names, e.name)
-	}
-	return names
+	return &target{Target: t, shown: shown, client: client, book: newBook(x, t.Engine, t.Model)}, nil
 }

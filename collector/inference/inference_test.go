@@ -1,14 +1,18 @@
 package inference
 
 import (
+	"bytes"
 	"context"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,11 +44,20 @@ func hurriedSource(t *testing.T, engine string, timeout time.Duration, handlers 
 		t.Cleanup(srv.Close)
 		targets = append(targets, Target{URL: srv.URL + "/metrics?key=hunter2", Engine: engine})
 	}
-	s, err := New(targets, timeout, slog.New(slog.DiscardHandler))
+	return ofTargets(t, timeout, targets...)
+}
+
+func ofTargets(t testing.TB, timeout time.Duration, targets ...Target) *Inference {
+	t.Helper()
+	s, err := New(Config{Targets: targets, Timeout: timeout, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.client.CloseIdleConnections)
+	t.Cleanup(func() {
+		for _, x := range s.targets {
+			x.client.CloseIdleConnections()
+		}
+	})
 	return s
 }
 
@@ -64,59 +77,6 @@ func one(t *testing.T, s *Inference) collector.Endpoint {
 	return part.Endpoints[0]
 }
 
-func TestRecordedPages(t *testing.T) {
-	nan := math.NaN()
-	for _, c := range []struct {
-		file, model                  string
-		running, waiting, kv, tokens float64
-	}{
-		// Two engines: queues add up, the fuller KV cache counts, the split by reason is not added.
-		{"vllm-v1.prom", "acme/chat-8b", 42, 12, 0.96875, 206222},
-		{"vllm-v0.prom", "acme/chat-8b", 6, 3, 0.8125, 64210},
-		{"vllm-no-samples-yet.prom", "", nan, nan, nan, nan},
-	} {
-		e := one(t, source(t, "auto", serve(recorded(t, c.file))))
-		if e.Engine != "vllm" || e.Value(metric.EndpointUp) != 1 {
-			t.Errorf("%s: engine %q, up %v", c.file, e.Engine, e.Value(metric.EndpointUp))
-		}
-		if e.Model != c.model {
-			t.Errorf("%s: model %q, want %q", c.file, e.Model, c.model)
-		}
-		if strings.Contains(e.URL, "hunter2") {
-			t.Errorf("%s: the endpoint's name shows the query: %s", c.file, e.URL)
-		}
-		for d, want := range map[*metric.Def]float64{
-			metric.RequestsRunning: c.running, metric.RequestsWaiting: c.waiting, metric.KVCacheUsage: c.kv, metric.GeneratedTokens: c.tokens,
-		} {
-			if got := e.Value(d); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
-				t.Errorf("%s: %s = %v, want %v (absent is NaN)", c.file, d, got, want)
-			}
-		}
-	}
-}
-
-func TestQueueTimeIsOfNow(t *testing.T) {
-	served := 0
-	s := source(t, "vllm", func(w http.ResponseWriter, _ *http.Request) {
-		// A day of fast requests, then ten that waited between 1 and 2 s.
-		slow := min(served, 1) * 10
-		fmt.Fprintf(w, "# TYPE vllm:request_queue_time_seconds histogram\n")
-		fmt.Fprintf(w, "vllm:request_queue_time_seconds_bucket{model_name=\"m\",le=\"1\"} 100000\n")
-		fmt.Fprintf(w, "vllm:request_queue_time_seconds_bucket{model_name=\"m\",le=\"2\"} %d\n", 100000+slow)
-		fmt.Fprintf(w, "vllm:request_queue_time_seconds_bucket{model_name=\"m\",le=\"+Inf\"} %d\n", 100000+slow)
-		fmt.Fprintf(w, "vllm:request_queue_time_seconds_count{model_name=\"m\"} %d\n", 100000+slow)
-		fmt.Fprintf(w, "vllm:request_queue_time_seconds_sum{model_name=\"m\"} 5\n")
-		fmt.Fprintf(w, "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\"} 1\n")
-		served++
-	})
-	if e := one(t, s); e.Has(metric.QueueTimeP95) {
-		t.Errorf("a single page gives a queue time of %v: that is over the whole life of the server", e.Value(metric.QueueTimeP95))
-	}
-	if got := one(t, s).Value(metric.QueueTimeP95); math.Abs(got-1.95) > 1e-9 {
-		t.Errorf("queue-time p95 = %v, want 1.95: only the ten new requests count", got)
-	}
-}
-
 // A target that misbehaves costs itself: the good one beside it stays complete.
 func TestBadTargetsCostOnlyThemselves(t *testing.T) {
 	good := serve(recorded(t, "vllm-v1.prom"))
@@ -124,32 +84,41 @@ func TestBadTargetsCostOnlyThemselves(t *testing.T) {
 	defer elsewhere.Close()
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
+		reason  string
 		says    string
 	}{
-		"html":        {serve([]byte("<!doctype html><title>login</title>")), "HTML"},
-		"json":        {serve(recorded(t, "trtllm-metrics-is-json.json")), "JSON"},
-		"empty":       {serve(nil), "empty"},
-		"half a page": {serve(recorded(t, "vllm-v1.prom")[:3000]), "text format"},
-		"unknown":     {serve([]byte("# TYPE up gauge\nup 1\n")), "no known inference server"},
-		"too large": {func(w http.ResponseWriter, _ *http.Request) {
-			line := []byte(strings.Repeat("# comment\n", 100000))
-			for range 20 {
-				if _, err := w.Write(line); err != nil {
-					return
-				}
+		"html":            {serve([]byte("\n <!doctype html><title>login</title>")), "html", "HTML"},
+		"json":            {serve([]byte(`{"status":"ok","error":{"code":7}}`)), "json", "JSON"},
+		"a list":          {serve([]byte("[]")), "json", "JSON"},
+		"half JSON":       {serve([]byte(`[{"numActiveRequests": 1`)), "json", "JSON"},
+		"much JSON":       {serve([]byte("[" + strings.Repeat("1,", 1<<20) + "1]")), "too_large", "1 MiB"},
+		"empty":           {serve(nil), "empty", "empty"},
+		"half a page":     {serve(recorded(t, "vllm-v1.prom")[:3000]), "cut_off", "not whole"},
+		"unknown":         {serve([]byte("# TYPE up gauge\nup 1\n")), "unknown_engine", "no inference server that is known"},
+		"100 MB":          {endless("# comment\n"), "too_large", "larger than 16 MiB"},
+		"one long line":   {endless("x"), "syntax", "line of more than 256 KiB"},
+		"too many series": {endless("vllm:num_requests_running 1\n"), "too_large", "more than 20000 samples"},
+		"refused":         {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, "credentials", "403"},
+		"broken":          {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "status", "502"},
+		"redirect":        {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }, "redirect", "redirects elsewhere"},
+		"loop":            {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/metrics", http.StatusFound) }, "redirect", "redirects elsewhere"},
+		"hangs":           {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "timeout", "exceeded"},
+		"slow loris": {func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				_, _ = w.Write([]byte("#"))
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(10 * time.Millisecond)
 			}
-		}, "larger than 16 MiB"},
-		"refused":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, "403"},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }, "redirects elsewhere"},
-		"hangs":    {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "exceeded"},
+		}, "timeout", "breaks off"},
+		"closed": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "unreachable", "EOF"},
 		"breaks off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100000")
 			_, _ = w.Write([]byte("# TYPE vllm:x gauge\n"))
-		}, "breaks off"},
+		}, "cut_off", "breaks off"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := source(t, "auto", c.handler, good)
-			if name == "hangs" {
+			if c.reason == "timeout" {
 				s = hurriedSource(t, "auto", 2*time.Second, c.handler, good)
 			}
 			part, err := s.Sample(context.Background())
@@ -159,16 +128,40 @@ func TestBadTargetsCostOnlyThemselves(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("the error shows the URL's query: %v", err)
 			}
-			if len(part.Endpoints) != 2 {
-				t.Fatalf("%d endpoints, want the bad one and the good one", len(part.Endpoints))
+			if len(part.Endpoints) != 2 || len(part.Targets) != 2 {
+				t.Fatalf("%d endpoints of %d targets, want the bad one and the good one", len(part.Endpoints), len(part.Targets))
 			}
 			if bad := part.Endpoints[0]; bad.Value(metric.EndpointUp) != 0 || bad.Has(metric.RequestsRunning) {
 				t.Errorf("the bad target is up=%v with %v requests", bad.Value(metric.EndpointUp), bad.Value(metric.RequestsRunning))
 			}
+			bad := part.Targets[0]
+			for i, reason := range metric.TargetReasons.Values {
+				if v := bad.ValueAt(metric.TargetFailing, i); (v == 1) != (reason == c.reason) {
+					t.Errorf("reason %s is %v, the reason is %s", reason, v, c.reason)
+				}
+			}
+			if bad.Value(metric.TargetUp) != 0 || !bad.Has(metric.TargetDuration) || bad.Has(metric.TargetAge) {
+				t.Errorf("the bad target's health: up=%v duration=%v age=%v", bad.Value(metric.TargetUp), bad.Value(metric.TargetDuration), bad.Value(metric.TargetAge))
+			}
 			if fine := part.Endpoints[1]; fine.Value(metric.EndpointUp) != 1 || fine.Value(metric.RequestsWaiting) != 12 {
 				t.Errorf("the good target suffers: up=%v, waiting=%v", fine.Value(metric.EndpointUp), fine.Value(metric.RequestsWaiting))
 			}
+			if fine := part.Targets[1]; fine.Value(metric.TargetUp) != 1 || fine.Value(metric.TargetBytes) < 1000 || fine.Has(metric.TargetFailing) {
+				t.Errorf("the good target's health: up=%v bytes=%v", fine.Value(metric.TargetUp), fine.Value(metric.TargetBytes))
+			}
 		})
+	}
+}
+
+// endless serves the line again and again, up to 100 MB.
+func endless(line string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		piece := []byte(strings.Repeat(line, 1<<20/len(line)))
+		for range 100 {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
 	}
 }
 
@@ -203,11 +196,8 @@ func TestTokenIsSentAndNotShown(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 	}))
 	defer srv.Close()
-	s, err := New([]Target{{URL: srv.URL, Engine: "auto", Token: func() (string, error) { return "hunter2", nil }}}, time.Second, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = s.Sample(context.Background())
+	s := ofTargets(t, time.Minute, Target{URL: srv.URL, Engine: "auto", Token: func() (string, error) { return "hunter2", nil }})
+	_, err := s.Sample(context.Background())
 	if got != "Bearer hunter2" {
 		t.Errorf("the target was asked with %q", got)
 	}
@@ -218,82 +208,9 @@ func TestTokenIsSentAndNotShown(t *testing.T) {
 
 func TestLinkLocalIsRefused(t *testing.T) {
 	for _, url := range []string{"http://169.254.169.254/latest/meta-data", "http://[fe80::1]:80/"} {
-		s, err := New([]Target{{URL: url, Engine: "auto"}}, time.Second, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := ofTargets(t, time.Minute, Target{URL: url, Engine: "auto"})
 		if _, err := s.Sample(context.Background()); err == nil || !strings.Contains(err.Error(), "link-local") {
 			t.Errorf("%s: error %v, want a refusal before anything is sent", url, err)
-		}
-	}
-}
-
-func TestWindowSurvivesARestart(t *testing.T) {
-	w := &window{length: time.Minute}
-	h := func(n float64) buckets { return buckets{upper: []float64{1, math.Inf(1)}, count: []float64{n, n}} }
-	at := time.Unix(1000, 0)
-	w.add(at, h(100))
-	if got := w.add(at.Add(5*time.Second), h(110)).count[1]; got != 10 {
-		t.Errorf("%v requests since the last page, want 10", got)
-	}
-	if got := w.add(at.Add(10*time.Second), h(3)); len(got.count) != 0 {
-		t.Errorf("the server restarted, the window still shows %v", got.count)
-	}
-	if got := w.add(at.Add(15*time.Second), h(8)).count[1]; got != 5 {
-		t.Errorf("after the restart %v, want 5", got)
-	}
-	for i := range 100 {
-		w.add(at.Add(time.Duration(20+5*i)*time.Second), h(float64(10+i)))
-	}
-	if len(w.kept) > 14 {
-		t.Errorf("a window of a minute at 5 s keeps %d histograms", len(w.kept))
-	}
-}
-
-// histogram_quantile's own interpolation, by hand.
-func TestQuantile(t *testing.T) {
-	b := buckets{upper: []float64{1, 2, 4, math.Inf(1)}, count: []float64{10, 20, 40, 40}}
-	for q, want := range map[float64]float64{0.125: 0.5, 0.25: 1, 0.5: 2, 0.75: 3, 1: 4} {
-		if got := b.quantile(q); math.Abs(got-want) > 1e-12 {
-			t.Errorf("quantile(%v) = %v, want %v", q, got, want)
-		}
-	}
-	overflow := buckets{upper: []float64{1, math.Inf(1)}, count: []float64{0, 5}}
-	if got := overflow.quantile(0.95); got != 1 {
-		t.Errorf("all beyond the last bound: %v, want that bound", got)
-	}
-	if got := (buckets{}).quantile(0.5); !math.IsNaN(got) {
-		t.Errorf("nothing observed: %v, want NaN", got)
-	}
-}
-
-func FuzzPage(f *testing.F) {
-	for _, name := range []string{"vllm-v0.prom", "vllm-v1.prom", "vllm-no-samples-yet.prom"} {
-		f.Add(recorded(f, name))
-	}
-	f.Add([]byte("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running NaN\n"))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		_, models, err := parse(body, "auto")
-		if err != nil {
-			return
-		}
-		for name, p := range models {
-			for d, v := range p.values {
-				if math.IsNaN(v) || math.IsInf(v, 0) && d.Max != 0 {
-					t.Errorf("model %q: %s = %v from a page", name, d, v)
-				}
-			}
-		}
-	})
-}
-
-func BenchmarkPage(b *testing.B) {
-	body := recorded(b, "vllm-v1.prom")
-	b.SetBytes(int64(len(body)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, _, err := parse(body, "auto"); err != nil {
-			b.Fatal(err)
 		}
 	}
 }
@@ -333,5 +250,148 @@ func TestOddPagesCostOnlyThemselves(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// patient is for tests in which time does not matter.
+const patient = time.Minute
+
+// serverOf serves one page and returns its URL.
+func serverOf(t testing.TB, h http.HandlerFunc) string {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv.URL + "/metrics"
+}
+
+func canonical(labels map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		fmt.Fprintf(&b, "%s=%q,", name, labels[name])
+	}
+	return b.String()
+}
+
+func TestTLSAndBasicAuthentication(t *testing.T) {
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "reader" || password != "hunter2" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = w.Write(recorded(t, "vllm-v1.prom"))
+	}))
+	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	defer srv.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	password := func() (string, error) { return "hunter2", nil }
+	for name, c := range map[string]struct {
+		target Target
+		reason string // empty: it is read
+	}{
+		"its certificate is trusted":    {Target{TLS: TLS{CAFile: ca}, User: "reader", Password: password}, ""},
+		"another name":                  {Target{TLS: TLS{CAFile: ca, ServerName: "example.com"}, User: "reader", Password: password}, ""},
+		"a name that it is not for":     {Target{TLS: TLS{CAFile: ca, ServerName: "other.test"}, User: "reader", Password: password}, "tls"},
+		"its certificate is not known":  {Target{User: "reader", Password: password}, "tls"},
+		"any certificate":               {Target{TLS: TLS{Insecure: true}, User: "reader", Password: password}, ""},
+		"no password":                   {Target{TLS: TLS{CAFile: ca}}, "credentials"},
+		"a password that is not there":  {Target{TLS: TLS{CAFile: ca}, User: "reader", Password: func() (string, error) { return "", os.ErrNotExist }}, "credentials"},
+		"a bearer token is not a basic": {Target{TLS: TLS{CAFile: ca}, Token: password}, "credentials"},
+	} {
+		c.target.URL, c.target.Engine = srv.URL, "auto"
+		part, err := ofTargets(t, patient, c.target).Sample(t.Context())
+		if (err == nil) != (c.reason == "") || err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if c.reason != "" && part.Targets[0].ValueAt(metric.TargetFailing, metric.TargetReasons.Index(c.reason)) != 1 {
+			t.Errorf("%s: the reason is not %s: %v", name, c.reason, err)
+		}
+	}
+	if _, err := New(Config{Targets: []Target{{URL: srv.URL, Engine: "auto", TLS: TLS{CAFile: ca + "x"}}}}); err == nil {
+		t.Error("a file of certificates that is not there is accepted")
+	}
+	if _, err := New(Config{Targets: []Target{{URL: srv.URL, Engine: "ollama"}}}); err == nil || !strings.Contains(err.Error(), "not known") {
+		t.Errorf("an engine that is not known: %v", err)
+	}
+}
+
+// A redirect within the server is followed; one that leaves TLS on the same host is
+// not: the token would go over the wire for all to read.
+func TestRedirectWithinTheServer(t *testing.T) {
+	s := source(t, "auto", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			http.Redirect(w, r, "/metrics/", http.StatusMovedPermanently)
+			return
+		}
+		_, _ = w.Write(recorded(t, "vllm-v1.prom"))
+	})
+	if part, err := s.Sample(t.Context()); err != nil || part.Endpoints[0].Value(metric.RequestsWaiting) != 12 {
+		t.Errorf("a redirect to the same server: %v", err)
+	}
+	from, _ := http.NewRequest(http.MethodGet, "https://h/metrics", nil)
+	for to, ok := range map[string]bool{"https://h/other": true, "http://h/metrics": false, "https://h:8443/metrics": false, "https://g/metrics": false} {
+		req, _ := http.NewRequest(http.MethodGet, to, nil)
+		if err := sameServer(req, []*http.Request{from}); (err == nil) != ok {
+			t.Errorf("a redirect from https://h/metrics to %s: %v", to, err)
+		}
+	}
+}
+
+func TestForbiddenAddresses(t *testing.T) {
+	for address, ok := range map[string]bool{
+		"127.0.0.1:80": true, "10.0.0.1:80": true, "[::1]:80": true, "[2001:db8::1]:443": true,
+		"169.254.169.254:80": false, "[fe80::1]:80": false, "[fe80::1%eth0]:80": false, "[::ffff:169.254.169.254]:80": false,
+		"[fd00:ec2::254]:80": false, "100.100.100.200:80": false, "224.0.0.1:80": false,
+	} {
+		if err := refuseForbidden("tcp", address, nil); (err == nil) != ok {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// page40 is a page of vLLM with 40 models, as large as real ones are.
+func page40(t testing.TB) []byte {
+	one := string(recorded(t, "vllm-v1.prom"))
+	var b strings.Builder
+	for i := range 40 {
+		b.WriteString(strings.ReplaceAll(one, "acme/chat-8b", fmt.Sprintf("acme/adapter-%02d", i)))
+	}
+	return []byte(b.String())
+}
+
+func BenchmarkPage(b *testing.B) {
+	for name, page := range map[string][]byte{"vllm": recorded(b, "vllm-v1.prom"), "vllm with 40 models": page40(b)} {
+		b.Run(name, func(b *testing.B) {
+			book := newBook(indexes()["auto"], "auto", "")
+			at := time.Unix(1790000000, 0)
+			b.SetBytes(int64(len(page)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := book.read(bytes.NewReader(page)); err != nil {
+					b.Fatal(err)
+				}
+				at = at.Add(5 * time.Second)
+				book.settle("http://x", nil, at)
+			}
+		})
+	}
+}
+
+// BenchmarkTargets is one sample of 64 targets, which is due every 5 s, with the
+// servers that are read.
+func BenchmarkTargets(b *testing.B) {
+	page := recorded(b, "vllm-v1.prom")
+	targets := make([]Target, 64)
+	for i := range targets {
+		targets[i] = Target{URL: serverOf(b, serve(page)), Engine: "auto"}
+	}
+	s := ofTargets(b, patient, targets...)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Sample(b.Context()); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

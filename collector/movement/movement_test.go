@@ -83,7 +83,6 @@ func TestGenerations(t *testing.T) {
 
 	// The pod is made anew: another directory of the same name, days old by its counter.
 	n.remove("sys/fs/cgroup" + podPath)
-	n.file("sys/fs/cgroup/holds-the-old-number", "")
 	readBytes(n, podPath, 999999, 0)
 	n.is(n.sample()[pod.String()], metric.WorkloadBlockBytes, 0, 600)
 	readBytes(n, podPath, 1000000, 0)

@@ -54,9 +54,11 @@ func (n *node) path(name string) string {
 	return filepath.Join(map[string]string{"proc": n.proc, "sys": n.sys}[top], rest)
 }
 
+// remove moves the file or directory away instead of deleting it, so that nothing
+// new gets its inode: the kernel's own file systems do not use one twice.
 func (n *node) remove(name string) {
 	n.t.Helper()
-	if err := os.RemoveAll(n.path(name)); err != nil {
+	if err := os.Rename(n.path(name), filepath.Join(n.t.TempDir(), "gone")); err != nil {
 		n.t.Fatal(err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -103,22 +102,6 @@ type Host struct {
 	FabricManagerLog string `yaml:"fabric_manager_log"` // empty: it is not read
 
 	DrainedFile string `yaml:"drained_file"` // while it exists, the node is drained; empty: nobody says
-}
-
-// Inference is the demand side: inference servers whose metrics are read.
-type Inference struct {
-	Interval Duration `yaml:"interval"`
-	Timeout  Duration `yaml:"timeout"`
-	Targets  []Target `yaml:"targets"`
-}
-
-// Target is one inference server's metrics page.
-type Target struct {
-	URL             string   `yaml:"url"`
-	Engine          string   `yaml:"engine"` // auto or vllm
-	GPUs            []string `yaml:"gpus"`   // uuids that it runs on; empty: any of this node
-	BearerTokenFile string   `yaml:"bearer_token_file"`
-	BearerTokenEnv  string   `yaml:"bearer_token_env"`
 }
 
 // Detect holds what the detectors can be told; their defaults work untouched.
@@ -319,19 +302,7 @@ func (c *Config) check(file string, at lines) error {
 			fail(key, "found control characters or more than %d letters, allowed: a plain name", maxName)
 		}
 	}
-	for i, t := range c.Inference.Targets {
-		key := fmt.Sprintf("inference.targets[%d]", i)
-		checkURL(t.URL, key+".url", true, fail)
-		checkTarget(t.URL, key+".url", fail)
-		checkSecretFile(t.BearerTokenFile, key+".bearer_token_file", fail)
-		checkSecretEnv(t.BearerTokenEnv, key+".bearer_token_env", fail)
-		if !slices.Contains([]string{"auto", "vllm"}, t.Engine) {
-			fail(key+".engine", "found %q, allowed: auto, vllm", clean(t.Engine))
-		}
-		if t.BearerTokenFile != "" && t.BearerTokenEnv != "" {
-			fail(key, "found both bearer_token_file and bearer_token_env, allowed: one of them")
-		}
-	}
+	c.checkInference(fail)
 	for id, r := range c.Rules {
 		book := rules.Get(id)
 		if book == nil {
@@ -401,21 +372,6 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 func checkSecretEnv(value, key string, fail func(key, format string, args ...any)) {
 	if value != "" && (maySecret(value) || !envName.MatchString(value)) {
 		fail(key, "is not the name of an environment variable (not shown, it may be the secret itself)")
-	}
-}
-
-// checkTarget refuses what a target may never be: a holder of secrets, or the
-// cloud's metadata service.
-func checkTarget(value, key string, fail func(key, format string, args ...any)) {
-	u, err := url.Parse(value)
-	if err != nil {
-		return // said already
-	}
-	if u.User != nil {
-		fail(key, "holds a user or password (not shown), allowed: a URL without; a token comes from bearer_token_file or bearer_token_env")
-	}
-	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && (ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast()) {
-		fail(key, "found a link-local address, allowed: any other: it could be the cloud's metadata service")
 	}
 }
 

@@ -126,7 +126,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	f("metrics:\n  processes: {top: 1001}\n", "metrics.processes.top: found 1001, allowed: 1 to 1000")
 	f("metrics:\n  processes: {top: many}\n", "gpuvigil.yml:2: metrics.processes.top", "a whole number")
 	f("sampling:\n  processes: 1s\n", "sampling.processes: found 1s, allowed: 15s or more")
-	f("inference:\n  targets:\n  - url: http://a/metrics\n    engine: foo\n", `engine: found "foo", allowed: auto, vllm`)
+	f("inference:\n  targets:\n  - url: http://a/metrics\n    engine: foo\n", `engine: found "foo", allowed: auto, vllm, sglang`)
 	f("rules:\n  no_such: {}\n", "rules.no_such: unknown rule, allowed:", "xid")
 	f("rules:\n  idle_gpu:\n    severity: page\n", "rules.idle_gpu.severity", "allowed: info, ticket")
 	f("rules:\n  idle_gpu:\n    severity: urgent\n", "gpuvigil.yml:3", `"urgent"`)
@@ -147,6 +147,20 @@ func TestMistakesAreNamed(t *testing.T) {
 	f("alerting:\n  slack:\n  - name: a\n", "found 0 of token_file")
 	f("alerting:\n  slack:\n  - name: a\n    token_env: T\n", "alerting.slack[0].channel: must be given")
 	f("alerting:\n  slack:\n  - {name: a, webhook_url_env: T}\n  - {name: a, webhook_url_env: T}\n", "a second time")
+	// Credentials and trust of targets.
+	target := func(more, want string) {
+		t.Helper()
+		f("inference:\n  targets:\n  - url: https://h/metrics\n"+more, want)
+	}
+	target("    username: u\n", "username: must be given with a password_file or password_env")
+	target("    password_file: p\n", "username: must be given with a password_file or password_env")
+	target("    bearer_token_file: t\n    username: u\n    password_env: P\n", "found 2 of bearer_token_file")
+	target("    username: u\n    password_env: 'no name'\n", "password_env: is not the name of an environment variable")
+	target("    tls: {insecure: true, ca_file: a.pem}\n", "found both insecure and ca_file")
+	target("    tls: {cafile: a.pem}\n", "cafile")
+	target("    model: \"a\\nb\"\n", "model: found control characters")
+	f("inference:\n  targets:\n  - url: http://h/metrics\n    tls: {insecure: true}\n", "tls: is given for a URL that begins with http://")
+	f("inference:\n  targets:\n  - url: http://[::ffff:169.254.169.254]/latest\n", "link-local")
 	// Inventory.
 	f("inventory:\n  root: host\n", `inventory.root: found "host", allowed: a path that begins with /`)
 	f("inventory:\n  approved_models: [\"meta/*\", \"[\"]\n", `inventory.approved_models[1]: found "["`)

@@ -29,15 +29,15 @@ var (
 
 	SMActivityBands = row(Def{Entity: GPU, Kind: Counter, Tier: Fast, Name: "vigil_gpu_sm_active_band_seconds_total", Dim: Bands,
 		Help: "Time that the activity of the SMs spent" + bandHelp})
-	SMActivityPeak = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_sm_active_peak_ratio",
+	SMActivityPeak = row(Def{Entity: GPU, Tier: Fast, Max: 1, Detail: true, Name: "vigil_gpu_sm_active_peak_ratio",
 		Help: "Highest activity of the SMs" + peakHelp})
-	SMActivityLow = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_sm_active_low_ratio",
+	SMActivityLow = row(Def{Entity: GPU, Tier: Fast, Max: 1, Detail: true, Name: "vigil_gpu_sm_active_low_ratio",
 		Help: "Lowest activity of the SMs" + peakHelp})
 
 	DRAMBands = row(Def{Entity: GPU, Kind: Counter, Tier: Fast, Detail: true, Name: "vigil_gpu_memory_bandwidth_band_seconds_total", Dim: Bands,
 		Help: "Time that the use of the device memory's bandwidth spent" + bandHelp})
-	DRAMPeak = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_memory_bandwidth_peak_ratio",
+	DRAMPeak = row(Def{Entity: GPU, Tier: Fast, Max: 1, Detail: true, Name: "vigil_gpu_memory_bandwidth_peak_ratio",
 		Help: "Highest use of the device memory's bandwidth" + peakHelp})
-	DRAMLow = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_memory_bandwidth_low_ratio",
+	DRAMLow = row(Def{Entity: GPU, Tier: Fast, Max: 1, Detail: true, Name: "vigil_gpu_memory_bandwidth_low_ratio",
 		Help: "Lowest use of the device memory's bandwidth" + peakHelp})
 )

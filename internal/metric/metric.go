@@ -20,7 +20,7 @@ const (
 	Gauge     Kind = iota // may go up and down
 	Counter               // only goes up, restarts at zero; its name ends in _total
 	Info                  // constant 1, its labels are the message; its name ends in _info
-	Histogram             // native: its buckets are in protobuf scrapes only
+	Histogram             // has no column: it is beside an entity's readings
 )
 
 // String returns the type as the text format spells it: an info row is a gauge there.
@@ -45,7 +45,9 @@ const (
 	GPU
 	Instance  // a MIG instance
 	Process   // a process on a GPU, or those of one name; no series by default
-	Endpoint  // an inference server as seen through its metrics page
+	Endpoint  // a model of an inference server as seen through its metrics page
+	Latency   // the same in its histograms; has no vector
+	Target    // a metrics page of an inference server
 	Xid       // one Xid code on one GPU
 	Link      // one NVLink of a GPU; sampled in the full profile only
 	Workload  // what one owner runs on the node
@@ -64,6 +66,8 @@ var entityLabels = [entities][]string{
 	Instance:  {"gpu", "uuid", "mig", "profile"},
 	Process:   {"gpu", "uuid", "process"},
 	Endpoint:  {"endpoint", "engine", "model"},
+	Latency:   {"endpoint", "engine", "model"},
+	Target:    {"endpoint"},
 	Xid:       {"gpu", "uuid", "xid"},
 	Link:      {"gpu", "uuid", "link"},
 	Workload:  {"owner_kind", "owner", "team"},
@@ -75,7 +79,7 @@ var entityLabels = [entities][]string{
 	Option:    {"gpu", "uuid"},
 }
 
-var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "xid", "link", "workload", "account", "interface", "source", "agent", "finding", "option"}
+var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "latency", "target", "xid", "link", "workload", "account", "interface", "source", "agent", "finding", "option"}
 
 // String returns the entity's name in lower case.
 func (e Entity) String() string { return entityNames[e] }

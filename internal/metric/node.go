@@ -63,19 +63,3 @@ var (
 	NetworkBytes = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_node_network_bytes_total", Dim: Direction,
 		Help: "Bytes that the node's physical network interfaces moved."})
 )
-
-// Rows that describe an inference endpoint.
-var (
-	EndpointUp = row(Def{Entity: Endpoint, Tier: Fast, Max: 1, Name: "vigil_inference_up",
-		Help: "1 if the server's metrics page could be read and understood, 0 if not."})
-	RequestsRunning = row(Def{Entity: Endpoint, Tier: Fast, Max: 1e7, Name: "vigil_inference_requests_running",
-		Help: "Requests that the server is working on."})
-	RequestsWaiting = row(Def{Entity: Endpoint, Tier: Fast, Max: 1e7, Name: "vigil_inference_requests_waiting",
-		Help: "Requests that wait in the server's queue."})
-	QueueTimeP95 = row(Def{Entity: Endpoint, Tier: Fast, Max: 1e6, Name: "vigil_inference_queue_time_p95_seconds",
-		Help: "95th percentile of the time in the queue, over the requests of the last minute."})
-	KVCacheUsage = row(Def{Entity: Endpoint, Tier: Fast, Max: 1, Name: "vigil_inference_kv_cache_usage_ratio",
-		Help: "Share of the KV cache in use."})
-	GeneratedTokens = row(Def{Entity: Endpoint, Kind: Counter, Tier: Fast, Name: "vigil_inference_generated_tokens_total",
-		Help: "Tokens that the server generated."})
-)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"gpuvigil/collector"
@@ -13,6 +14,9 @@ import (
 const (
 	gpuBudget  = 150
 	hostBudget = 400
+	// of each model of an inference server, and of the page that tells of it
+	modelBudget  = 100
+	targetBudget = 8
 )
 
 // notOnHopper are rows of other generations: what came before or after, and what
@@ -75,7 +79,8 @@ func fullNode(without, two map[*metric.Def]bool) *world {
 		g.Readings = everything(metric.GPU, without, two)
 		g.Stamp(metric.Fast, now)
 		g.Xids = []collector.XidCount{{Code: 31, Count: 1, Last: now}}
-		for n, o := range []collector.Owner{{Kind: "job", ID: "slurm/1"}, {Kind: "pod", ID: "a/b"}, {}} {
+		g.Owners = []collector.Owner{{Kind: "job", ID: "slurm/1"}, {Kind: "pod", ID: "a/b"}}
+		for n, o := range append(g.Owners, collector.Owner{}) {
 			p := collector.Process{PID: 100*i + n + 1, GPU: i, UUID: g.UUID, Owner: o, Readings: everything(metric.Process, nil, nil)}
 			set(p.Readings, metric.ProcessMemoryUsed, 1<<30, metric.ProcessUtilization, 0.2)
 			s.Processes = append(s.Processes, p)
@@ -169,6 +174,42 @@ func TestFullGPUKeepsWithinTheBudget(t *testing.T) {
 		if host > hostBudget {
 			t.Errorf("the host of %s has %d series, the budget is %d", name, host, hostBudget)
 		}
+	}
+}
+
+// A model whose server tells all there is, in histograms of 40 buckets as the
+// largest ones have.
+func TestModelKeepsWithinTheBudget(t *testing.T) {
+	bounds := make([]float64, 40)
+	for i := range bounds {
+		bounds[i] = 0.001 * math.Pow(1.5, float64(i))
+	}
+	now := soon()
+	e := collector.Endpoint{URL: "http://a/metrics", Engine: "vllm", Model: "m", Readings: everything(metric.Endpoint, nil, nil)}
+	for _, d := range metric.Of(metric.Latency) {
+		e.Histograms = append(e.Histograms, collector.Histogram{Row: d, Bounds: bounds, Counts: make([]uint64, len(bounds)+1)})
+	}
+	failing := map[*metric.Def]bool{metric.TargetFailing: true} // one of the reasons, if any
+	w := &world{snap: &collector.Snapshot{Time: now, Endpoints: []collector.Endpoint{e},
+		Targets: []collector.Target{{URL: e.URL, Readings: everything(metric.Target, failing, nil)}}}}
+	model, target := 0, 1
+	for _, f := range gather(t, w.server(t)) {
+		for _, m := range f.Metric {
+			n := 1
+			if h := m.Histogram; h != nil {
+				n = len(h.Bucket) + 2 // count, sum
+			}
+			switch {
+			case len(m.Label) > 0 && m.Label[0].GetName() == "endpoint" && len(m.Label) >= 3:
+				model += n
+			case len(m.Label) > 0 && m.Label[0].GetName() == "endpoint":
+				target += n
+			}
+		}
+	}
+	t.Logf("a model has %d series, its target %d", model, target)
+	if model > modelBudget || target > targetBudget {
+		t.Errorf("a model has %d series and its target %d, the budgets are %d and %d", model, target, modelBudget, targetBudget)
 	}
 }
 

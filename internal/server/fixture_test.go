@@ -112,6 +112,10 @@ func node(now time.Time) *world {
 	mig(s, 7)
 	s.Endpoints = []collector.Endpoint{{URL: "http://chat-70b.chat:8000/metrics", Engine: "vllm", Model: "llama-3.3-70b", Readings: collector.NewReadings(metric.Endpoint)}}
 	set(s.Endpoints[0].Readings, metric.RequestsRunning, 64, metric.RequestsWaiting, 38, metric.QueueTimeP95, 4.1, metric.KVCacheUsage, 0.97, metric.GeneratedTokens, 1.25e6)
+	s.Endpoints[0].SetAt(metric.Requests, metric.Outcomes.Index("success"), 9001)
+	s.Endpoints[0].Histograms = []collector.Histogram{{Row: metric.QueueTime, Bounds: []float64{0.3, 1, 5}, Counts: []uint64{12, 40, 90, 93}, Sum: 172.5}}
+	s.Targets = []collector.Target{{URL: s.Endpoints[0].URL, Readings: collector.NewReadings(metric.Target)}}
+	set(s.Targets[0].Readings, metric.TargetUp, 1, metric.TargetDuration, 0.004, metric.TargetAge, 0, metric.TargetBytes, 27648)
 	s.Inventory = running(now, chat)
 	change := collector.Event{Time: now.Add(-time.Hour), Kind: collector.VersionEvent, Owner: chat, Component: "vllm", From: "0.10.2", To: "0.11.0"}
 	return &world{snap: s, view: view(s), history: lastHour(now), changes: []collector.Event{change}}

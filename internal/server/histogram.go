@@ -1,11 +1,17 @@
 package server
 
 import (
+	"math"
+
 	dto "github.com/prometheus/client_model/go"
 
 	"gpuvigil/collector"
 	"gpuvigil/internal/metric"
 )
+
+// maxBounds is how many bounds a histogram has on the page of the default profile.
+// Servers have up to 40, of which neighbours tell little more.
+const maxBounds = 14
 
 // distributions adds the native histograms of a GPU, whose thing is t.
 func (e *exposition) distributions(t *thing, g *collector.GPU) {
@@ -30,4 +36,27 @@ func native(d *collector.Distribution) *dto.Histogram {
 		h.PositiveSpan = []*dto.BucketSpan{{Offset: &first, Length: &n}}
 	}
 	return h
+}
+
+// classic adds a histogram with its buckets. One whose sum is not finite is
+// none: a mean over it would be none.
+func (e *exposition) classic(l *labels, h collector.Histogram) {
+	if math.IsNaN(h.Sum) || math.IsInf(h.Sum, 0) || !e.shows(h.Row) {
+		return
+	}
+	if !e.full {
+		h = h.Thin(maxBounds)
+	}
+	count, endless := h.Count(), math.Inf(1)
+	shown := &dto.Histogram{SampleCount: &count, SampleSum: &h.Sum, Bucket: make([]*dto.Bucket, len(h.Counts))}
+	buckets := make([]dto.Bucket, len(h.Counts))
+	for i := range buckets {
+		buckets[i].UpperBound, buckets[i].CumulativeCount = &endless, &h.Counts[i]
+		if i < len(h.Bounds) {
+			buckets[i].UpperBound = &h.Bounds[i]
+		}
+		shown.Bucket[i] = &buckets[i]
+	}
+	slot := e.slot[h.Row]
+	e.samples[slot] = append(e.samples[slot], sample{labels: l, histogram: shown})
 }

@@ -265,15 +265,6 @@ func (e *exposition) links(s *collector.Snapshot) {
 	}
 }
 
-func (e *exposition) endpoints(s *collector.Snapshot) {
-	for i := range s.Endpoints {
-		p := &s.Endpoints[i]
-		if t := e.entity(metric.Endpoint, p.URL, p.Engine, p.Model); t != nil {
-			e.readings(metric.Endpoint, t, p.Readings)
-		}
-	}
-}
-
 func (e *exposition) findings(v *detect.View) {
 	for i := range v.Findings {
 		f := &v.Findings[i]

@@ -197,7 +197,7 @@ func TestValuesThatAreNoneAreNoSeries(t *testing.T) {
 	page := plainText(t, w.server(t))
 	for _, series := range []string{
 		metric.PowerDraw.Series("0", g.UUID), metric.Temperature.Series("0", g.UUID), `vigil_finding_observed{rule="xid",severity="page"`,
-		metric.Utilization.Series("7", w.snap.GPUs[7].UUID), `vigil_finding_expected{rule="xid"`, "vigil_finding{rule=\"idle_gpu\"", "NaN", "Inf",
+		metric.Utilization.Series("7", w.snap.GPUs[7].UUID), `vigil_finding_expected{rule="xid"`, "vigil_finding{rule=\"idle_gpu\"", " NaN", " +Inf", " -Inf",
 	} {
 		if strings.Contains(page, series) {
 			t.Errorf("%s was not reported and is on the page", series)

@@ -28,6 +28,7 @@ type Snapshot struct {
 	Processes    []Process   `json:"processes"`     // the 200 with most device memory
 	ProcessCount int         `json:"process_count"` // all of them
 	Endpoints    []Endpoint  `json:"endpoints"`
+	Targets      []Target    `json:"targets"`
 	Workloads    []Workload  `json:"workloads"`
 	Interfaces   []Interface `json:"interfaces"`
 	Sources      []Source    `json:"sources"`
@@ -104,13 +105,20 @@ type Process struct {
 	Readings  Readings        `json:"readings"`
 }
 
-// Endpoint is an inference server.
+// Endpoint is a model of an inference server.
 type Endpoint struct {
 	URL      string   `json:"url"`
 	Engine   string   `json:"engine"`
 	Model    string   `json:"model"`
 	GPUs     []string `json:"gpus"` // uuids; none: all of the node
 	Readings Readings `json:"readings"`
+}
+
+// Target is an inference server's metrics page.
+type Target struct {
+	URL        string   `json:"url"`
+	Discovered bool     `json:"discovered"` // found by the sockets of processes on the GPUs, not configured
+	Readings   Readings `json:"readings"`
 }
 
 // Source is how well one source looks.
@@ -134,6 +142,7 @@ func snapshotOf(s *collector.Snapshot, now time.Time) Snapshot {
 		Processes:    each(biggest(s.Processes, maxProcesses), processOf),
 		ProcessCount: len(s.Processes),
 		Endpoints:    each(s.Endpoints, endpointOf),
+		Targets:      each(s.Targets, targetOf),
 		Workloads:    each(s.Workloads, workloadOf),
 		Interfaces:   each(s.Interfaces, interfaceOf),
 		Sources:      []Source{},
@@ -196,6 +205,10 @@ func endpointOf(p collector.Endpoint) Endpoint {
 		URL: p.URL, Engine: p.Engine, Model: p.Model,
 		GPUs: orEmpty(p.GPUs), Readings: readingsOf(metric.Endpoint, p.Readings),
 	}
+}
+
+func targetOf(t collector.Target) Target {
+	return Target{URL: t.URL, Discovered: t.Discovered, Readings: readingsOf(metric.Target, t.Readings)}
 }
 
 // biggest returns at most n processes, those with most device memory first.

@@ -91,8 +91,8 @@ func (e *exposition) write(openMetrics bool) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// writeHistograms writes what the text formats have of native histograms, which are
-// there only where the configuration says so: the count and the sum.
+// writeHistograms writes the row's histograms as expfmt does: of native ones the text
+// formats have the count and the sum.
 func (e *exposition) writeHistograms(r *row, samples []sample, openMetrics bool) (err error) {
 	f := e.wire.family(r, samples)
 	if openMetrics {

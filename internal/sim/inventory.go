@@ -77,8 +77,9 @@ func (s *Sim) inventory() *collector.Inventory {
 			i.Datasets = append(i.Datasets, d)
 		}
 		if w.software.port != 0 {
-			tls := strings.HasPrefix(w.URL, "https:")
-			i.APIs = append(i.APIs, collector.API{Owner: w.Owner, Port: w.software.port, Scope: "private", TLS: &tls, Engine: w.software.engine, Model: w.Model})
+			first := w.first()
+			tls := strings.HasPrefix(first.URL, "https:")
+			i.APIs = append(i.APIs, collector.API{Owner: w.Owner, Port: w.software.port, Scope: "private", TLS: &tls, Engine: w.software.engine, Model: first.Model})
 		}
 	}
 	i.Sort()

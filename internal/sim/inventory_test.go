@@ -34,7 +34,7 @@ func TestUpgradeOfARuntime(t *testing.T) {
 		t.Errorf("the driver's own library is %v, the driver %s", old, s.version("driver"))
 	}
 	i := after.Inventory
-	if len(i.Images) == 0 || len(i.Datasets) == 0 || len(i.APIs) != 1 || i.APIs[0].Model != chat().Model {
+	if len(i.Images) == 0 || len(i.Datasets) == 0 || len(i.APIs) != 1 || i.APIs[0].Model != chat().Servers[0].Model {
 		t.Errorf("the inventory has %d images, %d data sets, APIs %+v", len(i.Images), len(i.Datasets), i.APIs)
 	}
 }

@@ -70,11 +70,11 @@ func (g *gpu) all() []process {
 
 // allocations says who was given the GPU: its holder, guests that are known, and those
 // who do not use it.
-func (g *gpu) allocations() []collector.Allocation {
+func (s *Sim) allocations(g *gpu) []collector.Allocation {
 	var out []collector.Allocation
 	give := func(to collector.Owner, resource string, shares int) {
 		if to != (collector.Owner{}) {
-			out = append(out, collector.Allocation{UUID: g.uuid, Owner: to, Container: containerOf(to), Resource: resource, Shares: shares, Source: SourceName})
+			out = append(out, collector.Allocation{UUID: g.uuid, Owner: to, Container: s.containerOf(to), Resource: resource, Shares: shares, Source: SourceName})
 		}
 	}
 	shared := 0
@@ -95,11 +95,15 @@ func (g *gpu) allocations() []collector.Allocation {
 	return out
 }
 
-func containerOf(o collector.Owner) string {
-	if o.Kind == "pod" {
-		return "main"
+// containerOf is the container that a pod's processes are in.
+func (s *Sim) containerOf(o collector.Owner) string {
+	if o.Kind != "pod" {
+		return ""
 	}
-	return ""
+	if i := slices.IndexFunc(s.workloads, func(w *workload) bool { return w.Owner == o }); i >= 0 {
+		return cmp.Or(s.workloads[i].software.container, "main")
+	}
+	return "main"
 }
 
 // ownership is who uses and was given the GPUs, as of the last change.
@@ -110,12 +114,18 @@ type ownership struct {
 	stale        bool
 }
 
+// attribute says whose the GPU's processes are.
+func (s *Sim) attribute(g *gpu, to []collector.Attribution) {
+	s.asOf.stale = s.asOf.stale || !slices.Equal(g.attributions, to)
+	g.attributions = to
+}
+
 func (s *Sim) owners() ([]collector.Attribution, []collector.Allocation, []collector.Workload) {
 	if s.asOf.stale || s.asOf.workloads == nil {
 		now := ownership{}
 		for _, g := range s.gpus {
 			now.attributions = append(now.attributions, g.attributions...)
-			now.allocations = append(now.allocations, g.allocations()...)
+			now.allocations = append(now.allocations, s.allocations(g)...)
 		}
 		s.describe(&now)
 		s.asOf = now

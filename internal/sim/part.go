@@ -52,7 +52,8 @@ func (s *Sim) observeGPU(g *gpu) {
 func (s *Sim) observeTier(g *gpu, tier metric.Tier) {
 	switch {
 	case g.lost:
-		g.readings, g.processes, g.attributions, s.asOf.stale = collector.Readings{}, nil, nil, true
+		g.readings, g.processes = collector.Readings{}, nil
+		s.attribute(g, nil)
 		return
 	case g.hung:
 		return
@@ -112,7 +113,6 @@ func (g *gpu) observeSlow() {
 }
 
 func (g *gpu) observeProcesses(s *Sim) {
-	s.asOf.stale = true
 	all := g.all()
 	g.readings.Set(metric.ProcessCount, float64(len(all)))
 	g.readings.Set(metric.ProcessMemory, g.memoryUsed())
@@ -120,7 +120,7 @@ func (g *gpu) observeProcesses(s *Sim) {
 	g.readings.Set(metric.UnattributedMemory, 0)
 	setAll(g.readings, metric.UnattributedUtilization, make([]float64, metric.UnattributedUtilization.Width()))
 	g.processes = make([]collector.Process, 0, len(all))
-	g.attributions = make([]collector.Attribution, 0, len(all))
+	attributions := make([]collector.Attribution, 0, len(all))
 	for _, p := range all {
 		r := collector.NewReadings(metric.Process)
 		r.Set(metric.ProcessMemoryUsed, p.mem)
@@ -133,9 +133,10 @@ func (g *gpu) observeProcesses(s *Sim) {
 		g.processes = append(g.processes, collector.Process{PID: p.pid, Start: p.start, Name: p.name, UID: p.uid,
 			GPU: g.index, UUID: g.uuid, Readings: r})
 		if p.owner != (collector.Owner{}) {
-			g.attributions = append(g.attributions, collector.Attribution{PID: p.pid, Start: p.start, Owner: p.owner, Container: containerOf(p.owner)})
+			attributions = append(attributions, collector.Attribution{PID: p.pid, Start: p.start, Owner: p.owner, Container: s.containerOf(p.owner)})
 		}
 	}
+	s.attribute(g, attributions)
 }
 
 func (g *gpu) observeInventory() {
@@ -154,12 +155,12 @@ func (s *Sim) part() *collector.Part {
 		Node: collector.Node{Name: s.cfg.Node, Versions: s.versions, Readings: s.host.readings.Clone()},
 		GPUs: make([]collector.GPU, 0, len(s.gpus))}
 	s.events = nil
-	p.Inventory = s.inventory()
 	processes := 0
 	for _, g := range s.gpus {
 		processes += len(g.processes)
 	}
 	p.Processes = make([]collector.Process, 0, processes)
+	p.Inventory = s.inventory()
 	for _, g := range s.gpus {
 		gpu := collector.GPU{Index: g.index, UUID: g.uuid, Model: model, PCIBusID: g.bus, Serial: g.serial, VBIOS: s.version("vbios"),
 			Architecture: architecture, Present: !g.lost, Hung: g.hung, Unsupported: unsupported, Xids: g.xids, Readings: g.readings.Clone()}
@@ -171,35 +172,24 @@ func (s *Sim) part() *collector.Part {
 	}
 	p.Attributions, p.Allocations, p.Workloads = s.owners()
 	for _, w := range s.workloads {
-		if w.queue != nil {
-			p.Endpoints = append(p.Endpoints, w.endpoint(s.now))
+		for _, v := range w.servers {
+			p.Endpoints = append(p.Endpoints, w.endpoint(v, s.now))
+			p.Targets = append(p.Targets, v.target(s.now, len(w.gpus)))
 		}
 	}
 	s.addMovement(p)
 	slices.SortFunc(p.Endpoints, func(a, b collector.Endpoint) int { return strings.Compare(a.URL, b.URL) })
+	slices.SortFunc(p.Targets, func(a, b collector.Target) int { return strings.Compare(a.URL, b.URL) })
 	return p
 }
 
-func (w *workload) endpoint(now time.Time) collector.Endpoint {
-	e := collector.Endpoint{URL: w.URL, Engine: "vllm", Model: w.Model, Readings: w.queue.observe(now)}
+func (w *workload) endpoint(v *server, now time.Time) collector.Endpoint {
+	e := collector.Endpoint{URL: v.URL, Engine: v.Engine, Model: v.Model}
+	e.Readings, e.Histograms = v.observe(now)
 	for _, g := range w.gpus {
 		e.GPUs = append(e.GPUs, g.uuid)
 	}
 	return e
-}
-
-// QueueTimes returns the histogram of queue times of the endpoint with the URL
-// since its server started, as its metrics page has it, and false while there is
-// no such server.
-func (s *Sim) QueueTimes(url string) (Histogram, bool) {
-	for _, w := range s.workloads {
-		if w.queue != nil && w.URL == url && w.queue.ready {
-			h := w.queue.hist
-			h.Counts = slices.Clone(h.Counts)
-			return h, true
-		}
-	}
-	return Histogram{}, false
 }
 
 func percent(ratio float64) float64 { return math.Round(100*math.Min(1, ratio)) / 100 }

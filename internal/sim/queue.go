@@ -4,9 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
-
-	"gpuvigil/collector"
-	"gpuvigil/internal/metric"
 )
 
 // The inference server: so many requests at once, each for some seconds. Half of
@@ -20,6 +17,7 @@ const (
 	emptyWait    = 0.13 // seconds; median queue time when nobody waits
 	waitSpread   = 0.5  // sigma of the log-normal queue time
 	loadingModel = 30 * time.Second
+	smallShare   = 0.3 // of the usual arrivals, at a server beside the first
 )
 
 // window is over how many seconds the queue time's percentile is taken, as
@@ -39,15 +37,14 @@ type queue struct {
 	admitted         float64 // in the last second
 	recent           [window]admission
 	second           int
-	tokens           float64 // generated since the server started
 	ready            bool
-	hist             Histogram
+	told             told // since the server started
 }
 
 func (q *queue) open() {
-	q.running, q.waiting, q.admitted, q.tokens = 0, 0, 0, 0
+	q.running, q.waiting, q.admitted = 0, 0, 0
 	q.recent = [window]admission{}
-	q.hist = newHistogram()
+	q.told = newTold()
 	q.ready = false
 }
 
@@ -63,10 +60,9 @@ func (q *queue) step(rate float64) {
 	q.admitted = math.Min(q.waiting, slots-q.running)
 	q.waiting -= q.admitted
 	q.running += q.admitted
-	q.tokens += math.Round(q.running * 45 * (1 - 0.35*q.running/slots))
 
 	median := noise(q.rng, emptyWait, emptyWait*0.06) + q.waiting/capacity
-	q.hist.observe(median, q.admitted)
+	q.told.second(q, finished, median)
 	q.second = (q.second + 1) % window
 	q.recent[q.second] = admission{q.admitted, median}
 }
@@ -112,19 +108,21 @@ func usual(now time.Time) float64 {
 }
 
 func (w *workload) serve(now time.Time) hostWork {
-	q := w.queue
+	q := w.servers[0].queue
 	if now.Sub(w.since) < loadingModel {
 		w.each(func(g *gpu) work {
 			return work{duty: 0.03, intensity: 0.2, memory: 0.02, rx: noise(g.rng, 8e9, 8e8), tx: 1e7}
 		})
 		return hostWork{cores: 2, busiest: 0.6, read: noise(w.rng, 2.4e9, 1e8)}
 	}
-	q.ready = true
 	rate := usual(now) * capacity
+	for _, small := range w.servers[1:] {
+		small.serve(now, smallShare*rate, w.gpus)
+	}
 	if w.on {
 		rate = math.Max(rate, w.level*capacity)
 	}
-	q.step(rate)
+	w.servers[0].serve(now, rate, w.gpus)
 	fill := q.running / slots
 	w.each(func(g *gpu) work {
 		duty := 0.0
@@ -137,41 +135,5 @@ func (w *workload) serve(now time.Time) hostWork {
 		rx: 4e4 * q.admitted, tx: 9e3 * q.running}
 }
 
-// observe returns what the server's metrics page shows.
-func (q *queue) observe(now time.Time) collector.Readings {
-	r := collector.NewReadings(metric.Endpoint)
-	r.Stamp(metric.Fast, now)
-	r.Set(metric.EndpointUp, 0)
-	if !q.ready {
-		return r
-	}
-	r.Set(metric.EndpointUp, 1)
-	r.Set(metric.RequestsRunning, q.running)
-	r.Set(metric.RequestsWaiting, q.waiting)
-	r.Set(metric.QueueTimeP95, q.p95())
-	r.Set(metric.KVCacheUsage, math.Min(0.99, 0.04+0.93*q.running/slots))
-	r.Set(metric.GeneratedTokens, q.tokens)
-	return r
-}
-
-// Histogram is a Prometheus histogram of queue times in seconds.
-type Histogram struct {
-	Bounds []float64 // upper, ascending, without +Inf
-	Counts []float64 // cumulative, one for each bound and one for +Inf
-	Sum    float64
-}
-
-func newHistogram() Histogram {
-	h := Histogram{Bounds: []float64{0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60}}
-	h.Counts = make([]float64, len(h.Bounds)+1)
-	return h
-}
-
-// observe adds n log-normal queue times with the given median.
-func (h *Histogram) observe(median, n float64) {
-	for i, bound := range h.Bounds {
-		h.Counts[i] += n * belowShare(bound, median)
-	}
-	h.Counts[len(h.Bounds)] += n
-	h.Sum += n * median * math.Exp(waitSpread*waitSpread/2)
-}
+// kv is the share of the server's KV cache in use.
+func (q *queue) kv() float64 { return math.Min(0.99, 0.04+0.93*q.running/slots) }

@@ -67,8 +67,14 @@ type Workload struct {
 	UID     int     // of its processes
 	Memory  float64 // device memory of each process, in bytes
 
-	// URL and Model are the endpoint of an Inference workload.
-	URL, Model string
+	// Servers are those of an Inference workload, which share its GPUs. The first one
+	// is what it is about; the others are small.
+	Servers []Server
+}
+
+// Server is an inference server and its endpoint.
+type Server struct {
+	URL, Engine, Model string
 }
 
 // Kind is what an entry of a timeline does.

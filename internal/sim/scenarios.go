@@ -38,9 +38,17 @@ func training() Workload {
 
 func chat() Workload {
 	return Workload{Name: "chat", Kind: Inference, GPUs: 2, Process: "VLLM::Worker_TP%d", UID: 1000, Memory: 72 * gibi,
-		Owner:  collector.Owner{Kind: "pod", ID: "inference/chat-70b-0", Team: "assistants"},
-		Traits: Traits{CostCenter: "cc-140", Sensitivity: "customer", Stage: "inference", Critical: true},
-		URL:    "http://chat-70b.inference.svc:8000/metrics", Model: "meta-llama/Llama-3.1-70B-Instruct"}
+		Owner:   collector.Owner{Kind: "pod", ID: "inference/chat-70b-0", Team: "assistants"},
+		Traits:  Traits{CostCenter: "cc-140", Sensitivity: "customer", Stage: "inference", Critical: true},
+		Servers: []Server{{URL: "http://chat-70b.inference.svc:8000/metrics", Engine: "vllm", Model: "meta-llama/Llama-3.1-70B-Instruct"}}}
+}
+
+// chatAndTitles has a small server of another engine on the same GPUs, which writes the
+// chats' titles.
+func chatAndTitles() Workload {
+	w := chat()
+	w.Servers = append(w.Servers, Server{URL: "http://titles.inference.svc:30000/metrics", Engine: "sglang", Model: "Qwen/Qwen3-4B"})
+	return w
 }
 
 // notebook has a process and an owner whose names are made to break whatever
@@ -85,7 +93,7 @@ func demo() Scenario {
 		Help: "A node of eight GPUs with a training job, an inference server, a notebook and a sweep, and faults that come and go.",
 		Past: 150 * time.Minute,
 		Workloads: []Workload{
-			training(), chat(), notebook(), experiments(),
+			training(), chatAndTitles(), notebook(), experiments(),
 		},
 		Guests: []Guest{reranker(), stranger()},
 		Gifts:  []Gift{labels()},
@@ -119,7 +127,7 @@ func quiet() Scenario {
 		Help: "The same node on a good day: full GPUs beside an idle CPU, checkpoint pauses, a notebook in use, a free GPU. Nothing is wrong.",
 		Past: time.Hour,
 		Workloads: []Workload{
-			training(), chat(), notebook(), experiments(),
+			training(), chatAndTitles(), notebook(), experiments(),
 		},
 		Timeline: []Entry{
 			{Kind: Run, Target: "experiments", At: -50 * time.Minute, For: 6 * time.Minute, Every: 15 * time.Minute},

@@ -122,7 +122,13 @@ func (s *Sim) populate() error {
 			}
 		}
 		if spec.Kind == Inference {
-			w.queue = &queue{rng: newRand(s.cfg.Seed, s.cfg.Node+"/"+spec.Name+"/queue")}
+			for i, server := range spec.Servers {
+				name := s.cfg.Node + "/" + spec.Name + "/queue"
+				if i > 0 {
+					name += "/" + server.URL
+				}
+				w.servers = append(w.servers, newServer(server, newRand(s.cfg.Seed, name)))
+			}
 		}
 		if spec.Kind != Batch {
 			w.start(s, s.now.Add(-2*time.Minute))

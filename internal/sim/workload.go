@@ -23,10 +23,10 @@ const (
 // workload is a Workload at one instant.
 type workload struct {
 	Workload
-	rng   *rand.Rand
-	gpus  []*gpu
-	queue *queue // of an Inference workload
-	moved movement
+	rng     *rand.Rand
+	gpus    []*gpu
+	servers []*server // of an Inference workload
+	moved   movement
 
 	software software
 
@@ -44,6 +44,14 @@ type hostWork struct {
 	cores, busiest float64 // CPUs in use; share of the busiest one
 	read, write    float64 // disk, bytes
 	rx, tx         float64 // network, bytes
+}
+
+// first is the server that the workload is about; the zero Server if it has none.
+func (w *workload) first() Server {
+	if len(w.Servers) == 0 {
+		return Server{}
+	}
+	return w.Servers[0]
 }
 
 func (w *workload) wanted() bool { return w.Kind != Batch || w.on && !w.crashed }
@@ -82,8 +90,8 @@ func (w *workload) start(s *Sim, since time.Time) {
 			name: name, uid: w.UID, owner: w.Owner, mem: w.Memory,
 		}}
 	}
-	if w.queue != nil {
-		w.queue.open()
+	for _, v := range w.servers {
+		v.queue.open()
 	}
 }
 
@@ -93,8 +101,8 @@ func (w *workload) stop(s *Sim, rest time.Duration) {
 	for _, g := range w.gpus {
 		g.procs = nil
 	}
-	if w.queue != nil {
-		w.queue.close()
+	for _, v := range w.servers {
+		v.queue.close()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/internal/fakenvml"
+	"gpuvigil/internal/metric"
 	"gpuvigil/internal/sim"
 )
 
@@ -55,8 +56,8 @@ func (n *Node) Update(t time.Time) (*collector.Part, error) {
 	Apply(&n.file, p)
 	page := ""
 	for _, e := range p.Endpoints {
-		if queue, up := n.sim.QueueTimes(e.URL); up {
-			page += VLLM(e, queue)
+		if e.Engine == "vllm" && e.Value(metric.EndpointUp) == 1 {
+			page += VLLM(e)
 		}
 	}
 	n.mu.Lock()

@@ -2,34 +2,70 @@ package simfake
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
 	"gpuvigil/collector"
 	"gpuvigil/internal/metric"
-	"gpuvigil/internal/sim"
+)
+
+// gauges, counters and histograms are vLLM's names of what is simulated.
+var (
+	gauges = []struct {
+		row  *metric.Def
+		name string
+	}{
+		{metric.RequestsRunning, "vllm:num_requests_running"}, {metric.RequestsWaiting, "vllm:num_requests_waiting"},
+		{metric.KVCacheUsage, "vllm:kv_cache_usage_perc"},
+	}
+	counters = []struct {
+		row  *metric.Def
+		name string
+	}{
+		{metric.PromptTokens, "vllm:prompt_tokens_total"}, {metric.GeneratedTokens, "vllm:generation_tokens_total"},
+		{metric.Preemptions, "vllm:num_preemptions_total"},
+	}
+	histograms = map[*metric.Def]string{
+		metric.QueueTime: "vllm:request_queue_time_seconds", metric.TimeToFirstToken: "vllm:time_to_first_token_seconds",
+		metric.InterTokenLatency: "vllm:inter_token_latency_seconds", metric.RequestDuration: "vllm:e2e_request_latency_seconds",
+	}
+	reasons = map[string]string{"success": "stop", "cancelled": "abort", "error": "error"}
 )
 
 // VLLM returns the metrics page of a simulated endpoint as vLLM's engine v1 writes it.
-func VLLM(e collector.Endpoint, queue sim.Histogram) string {
+func VLLM(e collector.Endpoint) string {
 	var b strings.Builder
 	labels := fmt.Sprintf("engine=\"0\",model_name=%q", e.Model)
-	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-	one := func(name, kind string, v float64) {
-		fmt.Fprintf(&b, "# HELP %s Simulated.\n# TYPE %[1]s %s\n%[1]s{%[3]s} %s\n", name, kind, labels, number(v))
+	head := func(name, kind string) { fmt.Fprintf(&b, "# HELP %s Simulated.\n# TYPE %[1]s %[2]s\n", name, kind) }
+	for _, g := range gauges {
+		head(g.name, "gauge")
+		fmt.Fprintf(&b, "%s{%s} %s\n", g.name, labels, number(e.Value(g.row)))
 	}
-	one("vllm:num_requests_running", "gauge", e.Value(metric.RequestsRunning))
-	one("vllm:num_requests_waiting", "gauge", e.Value(metric.RequestsWaiting))
-	one("vllm:kv_cache_usage_perc", "gauge", e.Value(metric.KVCacheUsage))
-	one("vllm:generation_tokens_total", "counter", e.Value(metric.GeneratedTokens))
-
-	const name = "vllm:request_queue_time_seconds"
-	fmt.Fprintf(&b, "# HELP %s Simulated.\n# TYPE %[1]s histogram\n", name)
-	for i, bound := range queue.Bounds {
-		fmt.Fprintf(&b, "%s_bucket{%s,le=%q} %.0f\n", name, labels, number(bound), queue.Counts[i])
+	for _, c := range counters {
+		head(c.name, "counter")
+		fmt.Fprintf(&b, "%s{%s} %s\n", c.name, labels, number(e.Value(c.row)))
 	}
-	total := queue.Counts[len(queue.Bounds)]
-	fmt.Fprintf(&b, "%s_bucket{%s,le=\"+Inf\"} %.0f\n%[1]s_count{%[2]s} %.0[3]f\n", name, labels, total)
-	fmt.Fprintf(&b, "%s_sum{%s} %s\n", name, labels, number(queue.Sum))
+	const success = "vllm:request_success_total"
+	head(success, "counter")
+	for i, outcome := range metric.Outcomes.Values {
+		if v := e.ValueAt(metric.Requests, i); !math.IsNaN(v) {
+			fmt.Fprintf(&b, "%s{%s,finished_reason=%q} %s\n", success, labels, reasons[outcome], number(v))
+		}
+	}
+	for _, h := range e.Histograms {
+		name := histograms[h.Row]
+		head(name, "histogram")
+		for i, n := range h.Counts {
+			bound := math.Inf(1)
+			if i < len(h.Bounds) {
+				bound = h.Bounds[i]
+			}
+			fmt.Fprintf(&b, "%s_bucket{%s,le=%q} %d\n", name, labels, number(bound), n)
+		}
+		fmt.Fprintf(&b, "%s_count{%s} %d\n%[1]s_sum{%[2]s} %[4]s\n", name, labels, h.Count(), number(h.Sum))
+	}
 	return b.String()
 }
+
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -239,7 +239,7 @@ func TestPageReadsAsTheModelSays(t *testing.T) {
 	n := newNode(t, "saturate")
 	server := httptest.NewServer(n)
 	defer server.Close()
-	source, err := inference.New([]inference.Target{{URL: server.URL + "/metrics", Engine: "auto"}}, patience, slog.New(slog.DiscardHandler))
+	source, err := inference.New(inference.Config{Targets: []inference.Target{{URL: server.URL + "/metrics", Engine: "auto"}}, Timeout: patience, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestPageReadsAsTheModelSays(t *testing.T) {
 	if len(got.Endpoints) != 1 || got.Endpoints[0].Model != want.Endpoints[0].Model {
 		t.Fatalf("sampled endpoints %+v", got.Endpoints)
 	}
-	for _, d := range []*metric.Def{metric.RequestsRunning, metric.RequestsWaiting, metric.KVCacheUsage, metric.GeneratedTokens} {
+	for _, d := range []*metric.Def{metric.RequestsRunning, metric.RequestsWaiting, metric.KVCacheUsage, metric.GeneratedTokens, metric.PromptTokens, metric.Preemptions, metric.Requests} {
 		if g, w := got.Endpoints[0].Value(d), want.Endpoints[0].Value(d); math.Abs(g-w) > 1e-9 {
 			t.Errorf("%s is simulated as %v and read as %v", d, w, g)
 		}

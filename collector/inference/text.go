@@ -1,0 +1,182 @@
+package inference
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// A page is read by a scanner of its own and not by expfmt: of a page of 40 models
+// a tenth is of interest, and what is not of interest should cost neither memory
+// nor, if it is odd, the page. The scanner is fuzzed against expfmt.
+
+// maxLine bounds one line; lists of adapters make long ones.
+const maxLine = 256 << 10
+
+var errCutOff = errors.New("its page ends within a line: it is not whole")
+
+// lines reads a page line by line.
+type lines struct {
+	r    *bufio.Reader
+	long []byte
+	n    int64 // bytes read
+}
+
+// next returns the next line without its end, good until the next call. The error
+// is io.EOF after the last line.
+func (l *lines) next() ([]byte, error) {
+	line, err := l.r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		l.long = l.long[:0]
+		for errors.Is(err, bufio.ErrBufferFull) {
+			if l.long = append(l.long, line...); len(l.long) > maxLine {
+				return nil, &failure{"syntax", fmt.Errorf("its page has a line of more than %d KiB", maxLine>>10)}
+			}
+			line, err = l.r.ReadSlice('\n')
+		}
+		l.long = append(l.long, line...)
+		line = l.long
+	}
+	l.n += int64(len(line))
+	switch {
+	case err == nil:
+		return line[:len(line)-1], nil
+	case errors.Is(err, io.EOF) && len(line) > 0 && string(line) != "# EOF":
+		return nil, &failure{"cut_off", errCutOff}
+	}
+	return nil, err
+}
+
+// typed returns the family that a TYPE line is of, or nil.
+func typed(line []byte) []byte {
+	rest, ok := bytes.CutPrefix(line, []byte("# TYPE "))
+	if !ok {
+		return nil
+	}
+	name, _, _ := bytes.Cut(bytes.TrimLeft(rest, " \t"), []byte(" "))
+	return name
+}
+
+// nameOf returns the name of the sample in a line, and what follows it; nil if the
+// line has no sample with a classic name.
+func nameOf(line []byte) (name, rest []byte) {
+	line = bytes.TrimLeft(line, " \t")
+	for i, c := range line {
+		switch c {
+		case '{', ' ', '\t':
+			return line[:i], line[i:]
+		case '#':
+			if i == 0 {
+				return nil, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// pair is one label. Both parts are good until the next line.
+type pair struct{ name, value []byte }
+
+var errSample = errors.New("a line is not a sample in the text format")
+
+// sample reads what follows a name: labels, a value, and what may stand behind.
+func sample(rest []byte, labels []pair) ([]pair, float64, error) {
+	rest = bytes.TrimLeft(rest, " \t")
+	if len(rest) > 0 && rest[0] == '{' {
+		var err error
+		if labels, rest, err = pairs(rest[1:], labels); err != nil {
+			return nil, 0, err
+		}
+		rest = bytes.TrimLeft(rest, " \t")
+	}
+	number := rest
+	if i := bytes.IndexAny(rest, " \t"); i >= 0 {
+		number, rest = rest[:i], bytes.TrimLeft(rest[i:], " \t")
+	} else {
+		rest = nil
+	}
+	v, err := float(number)
+	if err != nil || !trailer(rest) {
+		return nil, 0, errSample
+	}
+	return labels, v, nil
+}
+
+// float reads a number as the text format writes it: Go's hexadecimal numbers and
+// underscores are none there.
+func float(b []byte) (float64, error) {
+	if bytes.ContainsAny(b, "xXpP_") {
+		return 0, errSample
+	}
+	return strconv.ParseFloat(string(b), 64)
+}
+
+// trailer reports whether what stands behind a value may stand there: nothing, a
+// time, an exemplar.
+func trailer(rest []byte) bool {
+	if len(rest) == 0 || rest[0] == '#' {
+		return true
+	}
+	stamp, more, _ := bytes.Cut(rest, []byte(" "))
+	_, err := strconv.ParseFloat(string(stamp), 64)
+	more = bytes.TrimLeft(more, " \t")
+	return err == nil && (len(more) == 0 || more[0] == '#')
+}
+
+// pairs reads labels up to their closing brace and returns what follows it.
+func pairs(b []byte, into []pair) (labels []pair, rest []byte, err error) {
+	for {
+		b = bytes.TrimLeft(b, " \t,")
+		if len(b) > 0 && b[0] == '}' {
+			return into, b[1:], nil
+		}
+		equals := bytes.IndexByte(b, '=')
+		if equals <= 0 {
+			return nil, nil, errSample
+		}
+		name := bytes.Trim(b[:equals], " \t\"")
+		b = bytes.TrimLeft(b[equals+1:], " \t")
+		if len(b) == 0 || b[0] != '"' || bytes.ContainsAny(name, "{}\"") {
+			return nil, nil, errSample
+		}
+		end, escaped := 1, false
+		for end < len(b) && b[end] != '"' {
+			if b[end] == '\\' {
+				escaped = true
+				end++
+			}
+			end++
+		}
+		if end >= len(b) {
+			return nil, nil, errSample
+		}
+		value := b[1:end]
+		if escaped {
+			value = unescape(value)
+		}
+		into = append(into, pair{name, value})
+		b = b[end+1:]
+	}
+}
+
+func unescape(b []byte) []byte {
+	out := make([]byte, 0, len(b))
+	for i := 0; i < len(b); i++ {
+		if b[i] == '\\' && i+1 < len(b) {
+			i++
+			switch b[i] {
+			case 'n':
+				out = append(out, '\n')
+				continue
+			case '\\', '"':
+			default:
+				out = append(out, '\\')
+			}
+		}
+		out = append(out, b[i])
+	}
+	return out
+}

@@ -1,0 +1,26 @@
+package server
+
+import (
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+)
+
+// endpoints has the models of inference servers and the pages that tell of them.
+func (e *exposition) endpoints(s *collector.Snapshot) {
+	for i := range s.Endpoints {
+		p := &s.Endpoints[i]
+		t := e.entity(metric.Endpoint, p.URL, p.Engine, p.Model)
+		if t == nil {
+			continue
+		}
+		e.readings(metric.Endpoint, t, p.Readings)
+		for _, h := range p.Histograms {
+			e.classic(&t.labels, h)
+		}
+	}
+	for i := range s.Targets {
+		if t := e.entity(metric.Target, s.Targets[i].URL); t != nil {
+			e.readings(metric.Target, t, s.Targets[i].Readings)
+		}
+	}
+}
