@@ -3,12 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/server"
 )
 
 // gpuvigil runs the program in this process and returns its exit code and what it
@@ -162,5 +166,41 @@ func TestRecordASimulation(t *testing.T) {
 func TestPrintable(t *testing.T) {
 	if got := printable("a\x1b[2Jb\nc\u202ed"); strings.ContainsAny(got, "\x1b\n\u202e") {
 		t.Errorf("a name moves the cursor: %q", got)
+	}
+}
+
+// TestManyOwnersFitALine is a GPU that is cut into shares, read by a tired person.
+func TestManyOwnersFitALine(t *testing.T) {
+	pod := func(n int) collector.Owner { return collector.Owner{Kind: "pod", ID: fmt.Sprintf("ns/p%d", n)} }
+	gpu := func(used, given int) server.GPU {
+		var g server.GPU
+		for n := range used + given {
+			g.Owners = append(g.Owners, pod(n))
+			if n < used {
+				g.Users = append(g.Users, pod(n))
+			} else {
+				g.Given = append(g.Given, server.Allocation{Owner: pod(n), Resource: "nvidia.com/gpu.shared", Source: "kubelet"})
+			}
+		}
+		return g
+	}
+	for want, g := range map[string]server.GPU{
+		"unattributed":         gpu(0, 0),
+		"pod:ns/p0, pod:ns/p1": gpu(2, 0),
+		"pod:ns/p0, pod:ns/p1, pod:ns/p2, pod:ns/p3":                                      gpu(4, 0),
+		"pod:ns/p0, pod:ns/p1, pod:ns/p2 and 57 more":                                     gpu(60, 0),
+		"given to and not used by pod:ns/p0":                                              gpu(0, 1),
+		"pod:ns/p0, given to and not used by pod:ns/p1, pod:ns/p2, pod:ns/p3 and 29 more": gpu(1, 32),
+	} {
+		if got := gpuOwner(g); got != want {
+			t.Errorf("of %d owners and %d allocations it says %q, want %q", len(g.Owners), len(g.Given), got, want)
+		}
+	}
+	g := gpu(1, 32)
+	facts := strings.Join((&answer{snapshot: &server.Snapshot{}}).gpuFacts(&g), "\n")
+	for _, want := range []string{"used by pod:ns/p0\n", "not used by pod:ns/p1, ", "and 27 more allocations"} {
+		if !strings.Contains(facts, want) {
+			t.Errorf("why does not say %q:\n%s", want, facts)
+		}
 	}
 }

@@ -30,7 +30,8 @@ func (p *pipeline) owners(latest func() *collector.Snapshot) ([]collector.Schedu
 	fast := time.Duration(p.cfg.Sampling.Fast)
 	var sources []collector.Scheduled
 	if dir := p.cfg.Kubernetes.PodResources; dir != "" {
-		c.Kubelet = owner.NewKubelet(dir)
+		p.kubelet = owner.NewKubelet(dir)
+		c.Kubelet = p.kubelet
 		sources = append(sources, collector.Scheduled{Source: c.Kubelet, Interval: time.Duration(p.cfg.Kubernetes.Interval), Deadline: 3 * time.Second, Expected: true})
 	}
 	s, err := owner.New(c)

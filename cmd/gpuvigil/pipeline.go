@@ -19,6 +19,7 @@ import (
 	"gpuvigil/collector/inventory"
 	"gpuvigil/collector/kernellog"
 	"gpuvigil/collector/movement"
+	"gpuvigil/collector/owner"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/ledger"
@@ -36,6 +37,7 @@ type pipeline struct {
 	driver    *child.Config      // of the child that talks to NVML; nil without NVML
 	logs      *kernellog.Source  // nil in a demo
 	movement  *movement.Movement // nil in a demo, and where it is off
+	kubelet   *owner.Kubelet     // nil in a demo, and where it is not asked
 	inventory *inventory.Source  // nil in a demo
 	sampler   *collector.Sampler
 	engine    *detect.Engine
@@ -120,6 +122,9 @@ func (p *pipeline) inherit(old *pipeline) error {
 	}
 	if p.movement != nil && old.movement != nil {
 		p.movement.Inherit(old.movement)
+	}
+	if p.kubelet != nil && old.kubelet != nil {
+		p.kubelet.Inherit(old.kubelet)
 	}
 	state, err := old.engine.Save()
 	if err == nil {

@@ -149,17 +149,36 @@ func (a *answer) gpuFacts(g *server.GPU) []string {
 		facts = append(facts, fmt.Sprintf("%s busy, %s of its memory, %s, %s", reading(g.Readings, metric.Utilization, "%.0f %%", 100), memoryShare(*g),
 			reading(g.Readings, metric.PowerDraw, "%.0f W", 1), reading(g.Readings, metric.Temperature, "%.0f °C", 1)))
 	}
-	facts = append(facts, "held by "+printable(gpuOwner(*g)))
-	for _, given := range g.Given {
-		facts = append(facts, "given to "+printable(withTeam(given.Owner)+" ("+given.Resource+", says "+given.Source+")"))
+	using, unused := holders(*g)
+	if using != nil {
+		facts = append(facts, "used by "+printable(some(using)))
 	}
-	limit := len(facts) + 5
+	if unused != nil {
+		facts = append(facts, "not used by "+printable(some(unused)))
+	}
+	var given, processes []string
+	for _, to := range g.Given {
+		given = append(given, "given to "+printable(withTeam(to.Owner)+" ("+to.Resource+", says "+to.Source+")"))
+	}
 	for _, p := range a.snapshot.Processes {
-		if p.UUID == g.UUID && len(facts) < limit {
-			facts = append(facts, fmt.Sprintf("process %d %s, %s, %s", p.PID, printable(p.Name), printable(p.Owner.String()), reading(p.Readings, metric.ProcessMemoryUsed, "%.1f GiB", 1.0/(1<<30))))
+		if p.UUID == g.UUID {
+			processes = append(processes, fmt.Sprintf("process %d %s, %s, %s", p.PID, printable(p.Name), printable(p.Owner.String()), reading(p.Readings, metric.ProcessMemoryUsed, "%.1f GiB", 1.0/(1<<30))))
 		}
 	}
-	return facts
+	facts = append(facts, first(given, "allocations")...)
+	return append(facts, first(processes, "processes")...)
+}
+
+// maxLines is how many lines of a kind a subject's facts have: a GPU may have dozens
+// of processes and shares.
+const maxLines = 5
+
+// first returns the first lines, and one that counts the rest.
+func first(lines []string, what string) []string {
+	if more := len(lines) - maxLines; more > 0 {
+		return append(lines[:maxLines:maxLines], fmt.Sprintf("and %d more %s: see /api/v1/snapshot", more, what))
+	}
+	return lines
 }
 
 func (a *answer) ownerFacts(owner string) []string {

@@ -77,8 +77,35 @@ func gpuState(g server.GPU) string {
 	return "ok"
 }
 
+// gpuOwner says in a line whose the GPU is: who uses it, and who only was given it.
 func gpuOwner(g server.GPU) string {
-	var using, unused []string
+	using, unused := holders(g)
+	if unused == nil {
+		return some(using)
+	}
+	return strings.Join(append(nonEmpty(some(using)), "given to and not used by "+some(unused)), ", ")
+}
+
+// maxNamed is how many owners a line names: a GPU may be cut into dozens of shares.
+const maxNamed = 3
+
+// some names the first owners and counts the others.
+func some(owners []string) string {
+	if more := len(owners) - maxNamed; more > 1 { // instead of one more its name fits
+		return fmt.Sprintf("%s and %d more", strings.Join(owners[:maxNamed], ", "), more)
+	}
+	return strings.Join(owners, ", ")
+}
+
+func nonEmpty(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
+// holders returns who uses the GPU and who was given it and does not.
+func holders(g server.GPU) (using, unused []string) {
 	for _, o := range g.Owners {
 		if slices.Contains(g.Users, o) || len(g.Given) == 0 {
 			using = append(using, withTeam(o))
@@ -89,10 +116,7 @@ func gpuOwner(g server.GPU) string {
 	if nobody := (collector.Owner{}); slices.Contains(g.Users, nobody) || len(g.Owners) == 0 {
 		using = append(using, withTeam(nobody))
 	}
-	if unused != nil {
-		using = append(using, "given to and not used by "+strings.Join(unused, ", "))
-	}
-	return strings.Join(using, ", ")
+	return using, unused
 }
 
 func withTeam(o collector.Owner) string {

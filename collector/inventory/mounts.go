@@ -151,7 +151,7 @@ func (n *nodeMounts) dataOf(m mount) (data, bool) {
 }
 
 var (
-	userInfo = regexp.MustCompile(`^(//)?[^/@\s]*:[^@]*@`)
+	userInfo = regexp.MustCompile(`^(//)?[^/@\s]*:.*@`) // to the last @: a password may hold some
 	secretly = regexp.MustCompile(`(?i)(key|secret|token|pass|pwd|signature|credential|sas|sig)[^=:]{0,40}=|(AKIA|ASIA)[0-9A-Z]{12}`)
 	homes    = regexp.MustCompile(`(^|[/:])(home|homes|users|Users)/[^/]+`)
 )

@@ -77,7 +77,7 @@ func TestSourcesShowNoCredentials(t *testing.T) {
 		"https://user:hunter2@host/share", "redis://:hunter2@host:6379/1", "user:hunter2@host:/x", "//user:hunter2@server/share", "s3://bucket?secret=hunter2",
 		"https://acct.blob.core.windows.net/c?sv=1&sig=hunter2", ":s3,access_key_id=AKIA0123456789ABCDEF,secret_access_key=hunter2:bucket",
 		"remote,pass=hunter2:bucket", "s3fs#bucket,passwd=hunter2", "AKIA0123456789ABCDEF:hunter2@bucket", "token=hunter2@host:/x", ":s3,provider=AWS,secret_access_key='a:hunter2':b",
-		"https://%zz:hunter2@host/", "bucket#key=hunter2", ":webdav,url='https://u:hunter2@h':dir",
+		"https://%zz:hunter2@host/", "user:a@hunter2@host:/x", "//user:a@hunter2@server/share", "bucket#key=hunter2", ":webdav,url='https://u:hunter2@h':dir",
 	} {
 		for fstype := range kinds {
 			line := "900 650 0:99 / /data rw,password=hunter2 - " + fstype + " " + source + " rw,password=hunter2\n"

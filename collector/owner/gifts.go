@@ -31,6 +31,11 @@ func (s *Source) gifts(b board, part *collector.Part, now time.Time) []gift {
 	if s.cfg.JobMapping != "" || s.cfg.Kubelet != nil && s.cfg.Kubelet.last.Load() != nil {
 		part.Node.Set(metric.AllocationsUnresolved, float64(unresolved))
 	}
+	known := 0.0
+	if (s.cfg.Kubelet == nil || s.cfg.Kubelet.known(now, s.cfg.KubeletKeep)) && s.jobs.err == nil {
+		known = 1
+	}
+	part.Node.Set(metric.AllocationsKnown, known)
 	return out
 }
 

@@ -102,6 +102,9 @@ func TestLastAnswerStandsForAWhile(t *testing.T) {
 	n := newNode(t)
 	n.cfg.Kubelet = NewKubelet(serveKubelet(t, k))
 	s := n.source()
+	if known := n.sample(s).Node.Value(metric.AllocationsKnown); known != 0 {
+		t.Errorf("before the kubelet was asked vigil_allocations_known is %v, want 0", known)
+	}
 	if _, err := n.cfg.Kubelet.Sample(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -110,14 +113,22 @@ func TestLastAnswerStandsForAWhile(t *testing.T) {
 	if _, err := n.cfg.Kubelet.Sample(t.Context()); err == nil || errors.Is(err, collector.ErrAbsent) {
 		t.Errorf("a kubelet that does not answer: error %v, want one", err)
 	}
-	if got := len(n.sample(s).Allocations); got != all || all == 0 {
-		t.Errorf("when the kubelet fails %d of %d allocations are left", got, all)
+	part := n.sample(s)
+	if got := len(part.Allocations); got != all || all == 0 || part.Node.Value(metric.AllocationsKnown) != 1 {
+		t.Errorf("when the kubelet fails %d of %d allocations are left, vigil_allocations_known is %v", got, all, part.Node.Value(metric.AllocationsKnown))
+	}
+	reloaded := NewKubelet(n.cfg.Kubelet.dir)
+	reloaded.Inherit(n.cfg.Kubelet)
+	other := NewKubelet(t.TempDir())
+	other.Inherit(n.cfg.Kubelet)
+	if reloaded.last.Load() == nil || other.last.Load() != nil {
+		t.Error("a new configuration forgets what the same kubelet said, or believes another's")
 	}
 	old := *n.cfg.Kubelet.last.Load()
 	old.at = old.at.Add(-2 * n.cfg.KubeletKeep)
 	n.cfg.Kubelet.last.Store(&old)
-	part := n.sample(s)
-	if len(part.Allocations) != 0 || part.Node.Value(metric.KubeletAge) < n.cfg.KubeletKeep.Seconds() {
+	part = n.sample(s)
+	if len(part.Allocations) != 0 || part.Node.Value(metric.AllocationsKnown) != 0 || part.Node.Value(metric.KubeletAge) < n.cfg.KubeletKeep.Seconds() {
 		t.Errorf("an answer that is too old still has %d allocations; its age is %v s", len(part.Allocations), part.Node.Value(metric.KubeletAge))
 	}
 }
@@ -129,6 +140,9 @@ func TestKubeletIsAbsent(t *testing.T) {
 	} {
 		if part, err := k.Sample(t.Context()); !errors.Is(err, collector.ErrAbsent) || part.Time.IsZero() {
 			t.Errorf("%s: error %v, want one that says it is not on this machine", name, err)
+		}
+		if !k.known(time.Now(), time.Minute) {
+			t.Errorf("%s: it gives GPUs to nobody, and is waited for", name)
 		}
 	}
 }
@@ -273,4 +287,19 @@ func FuzzFiles(f *testing.F) {
 			t.Errorf("%q became longer: %q", content, m)
 		}
 	})
+}
+
+// TestAFolderThatCannotBeListedLeavesUnknownWhoHasWhat is that of a prolog's folder in
+// whose place there is something else: nobody may take its GPUs for free.
+func TestAFolderThatCannotBeListedLeavesUnknownWhoHasWhat(t *testing.T) {
+	n := newNode(t)
+	n.cfg.JobMapping = n.path("jobs")
+	if known := n.sample(n.source()).Node.Value(metric.AllocationsKnown); known != 1 {
+		t.Errorf("without a folder, as before the first job, vigil_allocations_known is %v, want 1", known)
+	}
+	n.write("4711\n", "jobs")
+	part, err := n.source().Sample(t.Context())
+	if known := part.Node.Value(metric.AllocationsKnown); known != 0 || err == nil {
+		t.Errorf("a file in the folder's place: vigil_allocations_known is %v and the error %v, want 0 and one", known, err)
+	}
 }

@@ -38,8 +38,9 @@ const (
 // pod-resources service, which pod was given which GPU. The source "owner" makes
 // owners of the last answer.
 type Kubelet struct {
-	dir  string
-	last atomic.Pointer[answer]
+	dir    string
+	last   atomic.Pointer[answer]
+	absent atomic.Bool // the last look found no kubelet that could be asked
 }
 
 var _ collector.Source = (*Kubelet)(nil)
@@ -67,9 +68,32 @@ func NewKubelet(dir string) *Kubelet { return &Kubelet{dir: dir} }
 // Name is "kubelet".
 func (k *Kubelet) Name() string { return KubeletName }
 
+// Inherit takes over the last answer of a source that asked the same kubelet. It is
+// called before the first sample.
+func (k *Kubelet) Inherit(old *Kubelet) {
+	if k.dir == old.dir {
+		k.last.Store(old.last.Load())
+	}
+}
+
+// known reports whether it is known what the kubelet has given to whom: its answer is
+// not older than keep, or there never was a kubelet to ask.
+func (k *Kubelet) known(now time.Time, keep time.Duration) bool {
+	if last := k.last.Load(); last != nil {
+		return now.Sub(last.at) <= keep
+	}
+	return k.absent.Load()
+}
+
 // Sample asks once. Its part is empty. The error wraps collector.ErrAbsent where there
 // is no kubelet, or one without the service.
 func (k *Kubelet) Sample(ctx context.Context) (*collector.Part, error) {
+	part, err := k.sample(ctx)
+	k.absent.Store(errors.Is(err, collector.ErrAbsent))
+	return part, err
+}
+
+func (k *Kubelet) sample(ctx context.Context) (*collector.Part, error) {
 	path := filepath.Join(k.dir, socketName)
 	part := &collector.Part{Time: time.Now()}
 	switch _, err := os.Stat(path); {

@@ -5,6 +5,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -202,7 +203,7 @@ func Default() *Config {
 func Load(file string) (*Config, error) {
 	c := Default()
 	if file == "" {
-		return c, c.check("configuration")
+		return c, c.check("configuration", nil)
 	}
 	source, err := ReadFile(file, maxConfig)
 	if err != nil {
@@ -240,7 +241,8 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 func Parse(file string, source []byte) (*Config, error) {
 	c := Default()
 	source = bytes.TrimPrefix(source, []byte("\xef\xbb\xbf")) // some editors begin files with a byte order mark
-	if errs := decode(file, source, c); len(errs) > 0 {
+	at, errs := decode(file, source, c)
+	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 	for i := range c.Inference.Targets {
@@ -259,14 +261,19 @@ func Parse(file string, source []byte) (*Config, error) {
 			c.Alerting.Slack[i].MinSeverity = &ticket
 		}
 	}
-	return c, c.check(file)
+	return c, c.check(file, at)
 }
 
 // check finds what is well formed and still cannot work.
-func (c *Config) check(file string) error {
-	var errs []error
+func (c *Config) check(file string, at lines) error {
+	type mistake struct {
+		line int
+		text string
+	}
+	var found []mistake
 	fail := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s: %s", file, key, fmt.Sprintf(format, args...)))
+		line := at.of(key)
+		found = append(found, mistake{line, fmt.Sprintf("%s: %s: %s", place(file, line), key, fmt.Sprintf(format, args...))})
 	}
 	atLeast := func(key string, d Duration, min time.Duration) {
 		if time.Duration(d) < min {
@@ -316,7 +323,11 @@ func (c *Config) check(file string) error {
 	c.checkMoney(fail)
 	c.checkOwners(fail)
 	c.checkSlack(fail)
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	slices.SortFunc(found, func(a, b mistake) int { return cmp.Or(a.line-b.line, strings.Compare(a.text, b.text)) })
+	var errs []error
+	for _, m := range found {
+		errs = append(errs, errors.New(m.text))
+	}
 	return errors.Join(errs...)
 }
 

@@ -20,20 +20,41 @@ import (
 type decoder struct {
 	file    string
 	anchors map[string]ast.Node
+	lines   lines
 	errs    []error
+}
+
+// lines is where each key of the source stands.
+type lines map[string]int
+
+// of returns the line of a key, or that of what it is missing in; 0 for what the
+// source does not have.
+func (l lines) of(path string) int {
+	for path != "" && l[path] == 0 {
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
+	}
+	return l[path]
+}
+
+// place names a line of the file; 0 is none.
+func place(file string, line int) string {
+	if line == 0 {
+		return file
+	}
+	return fmt.Sprintf("%s:%d", file, line)
 }
 
 // maxDepth bounds nesting, and with it what an alias that names itself can cost.
 const maxDepth = 32
 
 // decode reads source into the struct that into points to. Fields that the
-// source does not name keep their value. It returns every mistake, not only the
-// first.
-func decode(file string, source []byte, into any) []error {
-	d := &decoder{file: file, anchors: map[string]ast.Node{}}
+// source does not name keep their value. It returns where each key stands, and every
+// mistake, not only the first.
+func decode(file string, source []byte, into any) (lines, []error) {
+	d := &decoder{file: file, anchors: map[string]ast.Node{}, lines: lines{}}
 	tree, err := parser.ParseBytes(source, 0)
 	if err != nil {
-		return []error{fmt.Errorf("%s: not valid YAML: %s", file, firstLine(yaml.FormatError(err, false, false)))}
+		return nil, []error{fmt.Errorf("%s: not valid YAML: %s", file, firstLine(yaml.FormatError(err, false, false)))}
 	}
 	documents := 0
 	for _, doc := range tree.Docs {
@@ -46,7 +67,7 @@ func decode(file string, source []byte, into any) []error {
 		}
 		d.value(doc.Body, reflect.ValueOf(into).Elem(), "", 0)
 	}
-	return d.errs
+	return d.lines, d.errs
 }
 
 func firstLine(s string) string {
@@ -55,14 +76,24 @@ func firstLine(s string) string {
 }
 
 func (d *decoder) fail(n ast.Node, path, format string, args ...any) {
-	where := d.file
-	if tok := n.GetToken(); tok != nil && tok.Position != nil {
-		where = fmt.Sprintf("%s:%d", d.file, tok.Position.Line)
-	}
 	if path == "" {
 		path = "top level"
 	}
-	d.errs = append(d.errs, fmt.Errorf("%s: %s: %s", where, path, fmt.Sprintf(format, args...)))
+	d.errs = append(d.errs, fmt.Errorf("%s: %s: %s", place(d.file, lineOf(n)), path, fmt.Sprintf(format, args...)))
+}
+
+// lineOf returns where a node begins; 0 if that is not known.
+func lineOf(n ast.Node) int {
+	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 {
+		return lineOf(m.Values[0])
+	}
+	if m, ok := n.(*ast.MappingValueNode); ok {
+		return lineOf(m.Key)
+	}
+	if tok := n.GetToken(); tok != nil && tok.Position != nil {
+		return tok.Position.Line
+	}
+	return 0
 }
 
 var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
@@ -114,7 +145,9 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string, depth int) {
 		}
 		list := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
 		for i, item := range seq.Values {
-			d.value(item, list.Index(i), fmt.Sprintf("%s[%d]", path, i), depth+1)
+			at := fmt.Sprintf("%s[%d]", path, i)
+			d.lines[at] = lineOf(item)
+			d.value(item, list.Index(i), at, depth+1)
 		}
 		v.Set(list)
 	default:
@@ -168,6 +201,7 @@ func (d *decoder) mapping(n ast.Node, path string, each func(key string, at, chi
 			d.fail(p.Key, join(path, key), "stands twice")
 		default:
 			seen[key] = true
+			d.lines[join(path, key)] = lineOf(p.Key)
 			each(key, p.Key, p.Value)
 		}
 	}

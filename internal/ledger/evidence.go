@@ -78,21 +78,21 @@ func weights(parts []part) []uint64 {
 type evidence struct {
 	s         *collector.Snapshot
 	interval  time.Duration // between snapshots
-	owners    bool          // who was given what is known, or nobody gives
+	given     bool          // it is known who was given what, or nobody is asked
 	drained   bool
 	processes map[string][]*collector.Process // by GPU, without services
 	services  map[string][]collector.Owner    // whose they are, by GPU
 }
 
 func newEvidence(s *collector.Snapshot) *evidence {
-	e := &evidence{s: s, owners: true, drained: s.Node.Value(metric.Drained) == 1,
+	e := &evidence{s: s, given: true, drained: s.Node.Value(metric.Drained) == 1,
 		processes: map[string][]*collector.Process{}, services: map[string][]collector.Owner{}}
 	for _, src := range s.Sources {
 		if src.Interval > 0 && (e.interval == 0 || src.Interval < e.interval) {
 			e.interval = src.Interval
 		}
-		if src.Name == ownerSource && !src.Last.IsZero() && !src.Fresh(s.Time) {
-			e.owners = false
+		if src.Name == ownerSource {
+			e.given = s.Node.Value(metric.AllocationsKnown) == 1
 		}
 	}
 	if e.interval == 0 {
@@ -185,10 +185,10 @@ func (e *evidence) judge(g *collector.GPU, s slot) []part {
 		return unseen
 	case e.drained || broken(g):
 		return []part{{weight: 1, state: cost.Unavailable}}
-	case !e.owners:
-		return unseen
 	case len(s.given) > 0 || len(s.named) > 0:
 		return s.held(cost.HeldWithoutProcess)
+	case !e.given:
+		return unseen
 	}
 	return []part{{weight: 1, state: cost.Free}}
 }

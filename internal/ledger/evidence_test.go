@@ -26,6 +26,10 @@ func TestStatesByTheirEvidence(t *testing.T) {
 		}
 	}
 	set := func(n node, row *metric.Def, v float64) { n.GPUs[0].Set(row, v) }
+	// asked is a source of owners that says what it can, and that something fails.
+	asked := func(n node) {
+		n.Sources = append(n.Sources, collector.SourceState{Name: "owner", Interval: time.Second, Err: "a file cannot be read"})
+	}
 	for name, c := range map[string]struct {
 		change func(n node)
 		want   want
@@ -68,24 +72,32 @@ func TestStatesByTheirEvidence(t *testing.T) {
 			n.process(0, "", train, 1, 1)
 			set(n, metric.SMActivity, 1)
 		}, one(train, cost.Busy)},
-		"peers to be drained":     {func(n node) { set(n, metric.RecoveryAction, 3) }, one(nobody, cost.Free)},
-		"rows cannot be replaced": {func(n node) { set(n, metric.RemapFailed, 1) }, one(nobody, cost.Unavailable)},
-		"drained":                 {func(n node) { n.Node.Set(metric.Drained, 1) }, one(nobody, cost.Unavailable)},
-		"drained and occupied":    {func(n node) { n.Node.Set(metric.Drained, 1); n.process(0, "", train, 0, 1) }, one(train, cost.IdleHeld)},
-		"not drained":             {func(n node) { n.Node.Set(metric.Drained, 0) }, one(nobody, cost.Free)},
-		"nobody answers":          {func(n node) { set(n, metric.GPUPresent, nan) }, one(nobody, cost.Unobserved)},
-		"no list of processes":    {func(n node) { set(n, metric.ProcessCount, nan) }, one(nobody, cost.Unobserved)},
-		"no list, and works":      {func(n node) { set(n, metric.ProcessCount, nan); set(n, metric.SMActivity, 0.5); given(n, chat) }, one(chat, cost.Busy)},
-		"owners are not known": {func(n node) {
-			n.Sources = append(n.Sources, collector.SourceState{Name: "owner", Interval: time.Second, Last: n.Time.Add(-time.Minute)})
+		"peers to be drained":                        {func(n node) { set(n, metric.RecoveryAction, 3) }, one(nobody, cost.Free)},
+		"rows cannot be replaced":                    {func(n node) { set(n, metric.RemapFailed, 1) }, one(nobody, cost.Unavailable)},
+		"drained":                                    {func(n node) { n.Node.Set(metric.Drained, 1) }, one(nobody, cost.Unavailable)},
+		"drained and occupied":                       {func(n node) { n.Node.Set(metric.Drained, 1); n.process(0, "", train, 0, 1) }, one(train, cost.IdleHeld)},
+		"not drained":                                {func(n node) { n.Node.Set(metric.Drained, 0) }, one(nobody, cost.Free)},
+		"nobody answers":                             {func(n node) { set(n, metric.GPUPresent, nan) }, one(nobody, cost.Unobserved)},
+		"no list of processes":                       {func(n node) { set(n, metric.ProcessCount, nan) }, one(nobody, cost.Unobserved)},
+		"no list, and works":                         {func(n node) { set(n, metric.ProcessCount, nan); set(n, metric.SMActivity, 0.5); given(n, chat) }, one(chat, cost.Busy)},
+		"owners are asked, and have never been told": {func(n node) { asked(n) }, one(nobody, cost.Unobserved)},
+		"the kubelet does not answer": {func(n node) {
+			asked(n)
+			n.Node.Set(metric.AllocationsKnown, 0)
 		}, one(nobody, cost.Unobserved)},
+		"the kubelet does not answer, Slurm tells": {func(n node) {
+			asked(n)
+			n.Node.Set(metric.AllocationsKnown, 0)
+			given(n, train)
+		}, one(train, cost.HeldWithoutProcess)},
+		"nobody was given it, but a name cannot be read": {func(n node) {
+			asked(n)
+			n.Node.Set(metric.AllocationsKnown, 1)
+		}, one(nobody, cost.Free)},
 		"owners are not known, a process is": {func(n node) {
-			n.Sources = append(n.Sources, collector.SourceState{Name: "owner", Interval: time.Second, Last: n.Time.Add(-time.Minute)})
+			asked(n)
 			n.process(0, "", nobody, 0, 1)
 		}, one(nobody, cost.IdleHeld)},
-		"there never was a source of owners": {func(n node) {
-			n.Sources = append(n.Sources, collector.SourceState{Name: "owner", Interval: time.Second, Err: "not on this machine"})
-		}, one(nobody, cost.Free)},
 		"held, and nothing tells of work": {func(n node) {
 			n.process(0, "", train, 0, 1)
 			for _, row := range []*metric.Def{metric.SMActivity, metric.Utilization, metric.PowerDraw} {

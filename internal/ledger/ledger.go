@@ -44,7 +44,7 @@ const (
 )
 
 // Other is the owner of what owners had that were too many to be kept apart.
-var Other = collector.Owner{Kind: "other", ID: "other"}
+var Other = collector.Owner{Kind: metric.OtherOwners, ID: metric.OtherOwners}
 
 var (
 	folded   = vm.GetOrCreateFloatCounter(metric.LedgerFolded.Series())

@@ -14,6 +14,10 @@ var Stages = []string{"data_preparation", "training", "fine_tuning", "evaluation
 // owner like any other, so that sums match.
 const Unattributed = "unattributed"
 
+// OtherOwners is the owner, and its kind, of what those have together who are too many
+// to be told apart.
+const OtherOwners = "other"
+
 // ShareOf is what an owner's share of a GPU is measured by.
 var ShareOf = &Dimension{Label: "of", Values: []string{"memory", "sm"}}
 
@@ -32,6 +36,8 @@ var (
 		Help: "Looks at a process on a GPU that did not tell whose it is, by reason: vanished (it ended), reused (its pid is another's), denied, invalid. The process counts as unattributed."})
 	KubeletAge = row(Def{Entity: Node, Tier: Fast, Name: "vigil_kubelet_answer_age_seconds",
 		Help: "Age of the kubelet's last answer about which pod was given which GPU; it stands for kubernetes.keep while the kubelet does not answer."})
+	AllocationsKnown = row(Def{Entity: Node, Tier: Fast, Max: 1, Name: "vigil_allocations_known",
+		Help: "1 while it is known who was given the node's GPUs, also if nobody here gives them away; 0 while the kubelet has not answered for kubernetes.keep, or not yet, or Slurm's mapping folder cannot be read. While it is 0, a GPU without a process is unobserved and not free."})
 	AllocationsUnresolved = row(Def{Entity: Node, Tier: Fast, Max: 1e6, Name: "vigil_allocations_unresolved",
 		Help: "Allocations whose device is none that this node is known to have: claims (DRA), which name no uuid, and ids of a form that is not known here."})
 	StaleJobs = row(Def{Entity: Node, Tier: Fast, Max: 1e6, Name: "vigil_slurm_stale_jobs",

@@ -12,10 +12,11 @@ import (
 	"gpuvigil/collector"
 	"gpuvigil/internal/cost"
 	"gpuvigil/internal/golden"
+	"gpuvigil/internal/metric"
 )
 
-// booked is what a ledger has to show of two GPUs: one without a price, one that is
-// nobody's for a while.
+// booked is what a ledger has to show of two GPUs: one without a price and with too many
+// owners, one that is nobody's for a while.
 func booked() *cost.Export {
 	job := collector.Owner{Kind: "job", ID: `slurm/"4711"`, Team: "nlp"}
 	return &cost.Export{
@@ -23,6 +24,8 @@ func booked() *cost.Export {
 			{Key: cost.Key{UUID: "GPU-a", State: cost.Free}, Model: "NVIDIA L4", Currency: "USD", Amounts: cost.Amounts{Time: 5e8, List: 1e6, Effective: 1e6}},
 			{Key: cost.Key{UUID: "GPU-a", Owner: job, State: cost.Busy}, Model: "NVIDIA L4", Currency: "USD",
 				Amounts: cost.Amounts{Time: 7200e9, List: 1_609_600_000, Contracted: 1_500_000_000, Effective: 1_500_000_000}},
+			{Key: cost.Key{UUID: "GPU-b", Owner: collector.Owner{Kind: metric.OtherOwners, ID: metric.OtherOwners}, State: cost.Busy}, GPU: 1, Model: "Unknown", Currency: "USD",
+				Amounts: cost.Amounts{Time: 1e9, Unpriced: 1e9}},
 			{Key: cost.Key{UUID: "GPU-b", Owner: job, State: cost.IdleHeld}, GPU: 1, Model: "Unknown", Currency: "USD", Amounts: cost.Amounts{Time: 1e9, Unpriced: 1e9}},
 		},
 		Owners: []cost.OwnerEnergy{

@@ -10,6 +10,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
+	"gpuvigil/internal/cost"
 	"gpuvigil/internal/metric"
 )
 
@@ -56,6 +57,7 @@ func (s *Server) Gather() (families []*dto.MetricFamily, done func(), err error)
 func (s *Server) fill(e *exposition, now time.Time) {
 	e.one(metric.AgentInfo, 1, s.cfg.Version.Version, s.cfg.Version.Revision, s.cfg.Version.GoVersion)
 	snap, view := s.cfg.Snapshot(), s.cfg.View()
+	e.usages = e.usages[:0]
 	if snap != nil {
 		e.sources(snap, now)
 		if !stale(snap, now) {
@@ -75,9 +77,12 @@ func (s *Server) fill(e *exposition, now time.Time) {
 	if view != nil {
 		e.findings(view)
 	}
+	booked := &cost.Export{}
 	if s.cfg.Booked != nil {
-		e.costs(s.cfg.Booked())
+		booked = s.cfg.Booked()
 	}
+	e.costs(booked)
+	e.nobody(booked.Accounts)
 	s.bridge.read(e)
 }
 

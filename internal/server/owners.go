@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"gpuvigil/collector"
+	"gpuvigil/internal/cost"
 	"gpuvigil/internal/metric"
 )
 
@@ -113,7 +114,7 @@ func (e *exposition) owners(index, uuid string) {
 			e.one(metric.OwnerShare, u.of[i]/all[i], index, uuid, of, kind, id, team)
 		}
 		if rest[i] > 0 {
-			e.one(metric.OwnerShare, rest[i]/all[i], index, uuid, of, other, other, "")
+			e.one(metric.OwnerShare, rest[i]/all[i], index, uuid, of, metric.OtherOwners, metric.OtherOwners, "")
 		}
 	}
 }
@@ -135,13 +136,23 @@ func (e *exposition) allocations(index, uuid, mig string, given []collector.Allo
 	}
 }
 
-// nobody has the description of the owner of what nobody owns, while there is some.
-func (e *exposition) nobody() {
+// nobody has the descriptions of the owners that are none, of what nobody owns and of
+// what those have who are too many, while there is some: a join with the descriptions
+// must not lose it.
+func (e *exposition) nobody(booked []cost.Account) {
+	var unattributed, other bool
 	for _, u := range e.usages {
-		if slices.ContainsFunc(u.by, func(u used) bool { return u.owner == collector.Owner{} }) {
-			kind, id, team := ownerLabels(collector.Owner{})
-			e.one(metric.OwnerInfo, 1, kind, id, team, "", "", "", "false")
-			return
-		}
+		unattributed = unattributed || slices.ContainsFunc(u.by, func(u used) bool { return u.owner == collector.Owner{} })
+		other = other || len(u.by) > maxOwners
+	}
+	for i := range booked {
+		unattributed = unattributed || booked[i].Owner == collector.Owner{}
+		other = other || booked[i].Owner.Kind == metric.OtherOwners
+	}
+	if unattributed {
+		e.one(metric.OwnerInfo, 1, metric.Unattributed, metric.Unattributed, "", "", "", "", "false")
+	}
+	if other {
+		e.one(metric.OwnerInfo, 1, metric.OtherOwners, metric.OtherOwners, "", "", "", "", "false")
 	}
 }

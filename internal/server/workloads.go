@@ -47,7 +47,6 @@ func (e *exposition) workloads(s *collector.Snapshot) {
 			e.one(metric.WorkloadCaveat, 1, kind, id, team, c.Fact, c.Reason)
 		}
 	}
-	e.nobody()
 }
 
 func (e *exposition) limit(few, many int) int {

@@ -20,7 +20,7 @@ var notOurs = func() map[*metric.Def]bool {
 		metric.ServerUtilization: true, metric.QueueConsistency: true, metric.KVCacheTimeToFull: true,
 		metric.TargetFailing:  true, // while the page can be read
 		metric.AgentOpenFiles: true, metric.AgentGoroutines: true, metric.Drained: true, metric.PriceMissing: true,
-		metric.KubeletAge: true, metric.AllocationsUnresolved: true, metric.StaleJobs: true,
+		metric.KubeletAge: true, metric.AllocationsKnown: true, metric.AllocationsUnresolved: true, metric.StaleJobs: true,
 	}
 	for _, d := range unsupported {
 		rows[d] = true
