@@ -31,19 +31,28 @@ type mount struct {
 }
 
 // readMounts reads the text of /proc/PID/mountinfo and hands over each mount. The
-// options are not looked at: they may hold passwords.
+// options are not looked at: they may hold passwords. A line that is too long costs
+// its own mount only.
 func readMounts(r io.Reader, each func(mount)) error {
-	lines := bufio.NewScanner(io.LimitReader(r, maxMountsBytes))
-	lines.Buffer(make([]byte, 0, 4096), maxMountsLine)
-	for lines.Scan() {
-		if m, ok := parseMount(lines.Text()); ok {
+	lines := bufio.NewReaderSize(io.LimitReader(r, maxMountsBytes), maxMountsLine)
+	for {
+		line, more, err := lines.ReadLine()
+		if more {
+			line = nil
+		}
+		for more && err == nil {
+			_, more, err = lines.ReadLine()
+		}
+		if m, ok := parseMount(string(line)); ok {
 			each(m)
 		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read its mounts: %w", gone(cause(err)))
+		}
 	}
-	if err := lines.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
-		return fmt.Errorf("read its mounts: %w", gone(cause(err)))
-	}
-	return nil
 }
 
 // parseMount reads a line such as

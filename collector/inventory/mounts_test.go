@@ -35,6 +35,14 @@ func dataIn(t *testing.T, table string) []data {
 	return found
 }
 
+func TestALineTooLongCostsItsOwnMount(t *testing.T) {
+	const nfs = "900 650 0:99 / /data rw,relatime - nfs4 nas:/imagenet rw\n"
+	long := "901 650 0:98 / /" + strings.Repeat("x", 3*maxMountsLine) + " rw - nfs4 nas:/other rw\n"
+	if got := dataIn(t, long+nfs); len(got) != 1 || got[0].source != "nas:/imagenet" {
+		t.Errorf("after a line of %d bytes the data sets are %v, want the one of the next line", len(long), got)
+	}
+}
+
 func TestDataSets(t *testing.T) {
 	f := func(table string, want ...data) {
 		t.Helper()
