@@ -1,8 +1,6 @@
 package dashboards
 
 import (
-	"fmt"
-
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 
@@ -21,27 +19,17 @@ const notBusy = `state!="busy"`
 
 // costs says what the GPUs cost, how much of it was worth nothing, and whose it was.
 func costs() (dashboard.Dashboard, error) {
-	b := dashboard.NewDashboardBuilder("gpuvigil costs").
-		Uid(costsUID).
-		Description("What the GPUs cost, how much of that was busy, idle, held or free, and whose it was. Currencies are never added up.").
-		Tags([]string{"gpuvigil"}).
-		Time("now-24h", "now").Refresh("1m").Timezone("browser").
-		Tooltip(dashboard.DashboardCursorSyncCrosshair).
-		WithVariable(dashboard.NewDatasourceVariableBuilder(VarDatasource).Label("Data source").Type("prometheus")).
-		WithVariable(choice(VarInstance, "Agent", fmt.Sprintf("label_values(%s, instance)", metric.NodeInfo))).
-		WithVariable(choice(VarGPU, "GPU", fmt.Sprintf(`label_values(%s{instance=~"$%s"}, gpu)`, metric.GPUInfo, VarInstance)))
-	for _, r := range []row{
-		{4000, "What it costs", spent()},
-		{4100, "Whose it was", owners()},
-		{4200, "Energy", energy()},
-		{4300, "Prices", prices()},
-	} {
-		b = b.WithRow(dashboard.NewRowBuilder(r.title).Id(r.id))
-		for _, p := range r.panels {
-			b = b.WithPanel(p)
-		}
-	}
-	return b.Build()
+	return page{
+		uid: costsUID, title: "gpuvigil costs", since: "24h", refresh: "1m",
+		description: "What the GPUs cost, how much of that was busy, idle, held or free, and whose it was. Currencies are never added up.",
+		gpus:        true,
+		rows: []row{
+			{4000, "What it costs", spent()},
+			{4100, "Whose it was", owners()},
+			{4200, "Energy", energy()},
+			{4300, "Prices", prices()},
+		},
+	}.build()
 }
 
 // spent shows money by what the GPUs were.

@@ -39,7 +39,13 @@ type Expression struct {
 
 // All returns every dashboard.
 func All() []Dashboard {
-	return []Dashboard{{Name: "overview", Build: overview}, {Name: "inventory", Build: inventory}, {Name: "movement", Build: movement}, {Name: "costs", Build: costs}, {Name: "inference", Build: inference}}
+	return []Dashboard{
+		{"overview", overview},
+		{"inventory", inventory},
+		{"movement", movement},
+		{"costs", costs},
+		{"inference", inference},
+	}
 }
 
 // JSON returns the dashboard as a file for Grafana: indented, ending in a

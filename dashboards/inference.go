@@ -1,8 +1,6 @@
 package dashboards
 
 import (
-	"fmt"
-
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 
@@ -24,27 +22,17 @@ const noWait = "no server at which requests have waited"
 // inference is in the order of a question about a slow service: who waits, how long
 // does an answer take, is it the cache, what does it give, and can the page be read.
 func inference() (dashboard.Dashboard, error) {
-	b := dashboard.NewDashboardBuilder("gpuvigil inference and queues").
-		Uid(inferenceUID).
-		Description("What is asked of inference servers, who waits, how long answers take, and what the GPUs give for it.").
-		Tags([]string{"gpuvigil"}).
-		Time("now-3h", "now").Refresh("30s").Timezone("browser").
-		Tooltip(dashboard.DashboardCursorSyncCrosshair).
-		WithVariable(dashboard.NewDatasourceVariableBuilder(VarDatasource).Label("Data source").Type("prometheus")).
-		WithVariable(choice(VarInstance, "Agent", fmt.Sprintf("label_values(%s, instance)", metric.NodeInfo)))
-	for _, r := range []row{
-		{3100, "Queue", waiting()},
-		{3200, "Answers", answers()},
-		{3300, "KV cache", cache()},
-		{3400, "Output", output()},
-		{3500, "Metrics pages", metricsPages()},
-	} {
-		b = b.WithRow(dashboard.NewRowBuilder(r.title).Id(r.id))
-		for _, p := range r.panels {
-			b = b.WithPanel(p)
-		}
-	}
-	return b.Build()
+	return page{
+		uid: inferenceUID, title: "gpuvigil inference and queues", since: "3h", refresh: "30s",
+		description: "What is asked of inference servers, who waits, how long answers take, and what the GPUs give for it.",
+		rows: []row{
+			{3100, "Queue", waiting()},
+			{3200, "Answers", answers()},
+			{3300, "KV cache", cache()},
+			{3400, "Output", output()},
+			{3500, "Metrics pages", metricsPages()},
+		},
+	}.build()
 }
 
 // quantile asks for a quantile over time of a histogram.

@@ -1,8 +1,6 @@
 package dashboards
 
 import (
-	"fmt"
-
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 
@@ -14,29 +12,16 @@ const inventoryUID = "gpuvigil-inventory"
 // inventory is in the order of the questions: what changed, which versions are
 // there, what has the work loaded, what may it reach, who can reach it.
 func inventory() (dashboard.Dashboard, error) {
-	b := dashboard.NewDashboardBuilder("gpuvigil inventory and versions").
-		Uid(inventoryUID).
-		Description("What runs on the nodes and on their GPUs, with versions, and what changed.").
-		Tags([]string{"gpuvigil"}).
-		Time("now-24h", "now").Refresh("1m").Timezone("browser").
-		Tooltip(dashboard.DashboardCursorSyncCrosshair).
-		WithVariable(dashboard.NewDatasourceVariableBuilder(VarDatasource).Label("Data source").Type("prometheus")).
-		WithVariable(choice(VarInstance, "Agent", fmt.Sprintf("label_values(%s, instance)", metric.NodeInfo))).
-		WithVariable(choice(VarGPU, "GPU", fmt.Sprintf(`label_values(%s{instance=~"$%s"}, gpu)`, metric.GPUInfo, VarInstance))).
-		Annotation(dashboard.NewAnnotationQueryBuilder().Name("Findings").Datasource(source()).Enable(true).
-			IconColor("orange").Expr(sel(metric.FindingActive, `severity!="info"`).String()).
-			TitleFormat("{{rule}}: {{cause}}").TextFormat("{{instance}} {{subject}} ({{severity}})"))
-	for _, r := range []row{
-		{1100, "Versions of the nodes", nodeVersions()},
-		{1200, "What the work has loaded", loaded()},
-		{1300, "Data and models", reached()},
-	} {
-		b = b.WithRow(dashboard.NewRowBuilder(r.title).Id(r.id))
-		for _, p := range r.panels {
-			b = b.WithPanel(p)
-		}
-	}
-	return b.Build()
+	return page{
+		uid: inventoryUID, title: "gpuvigil inventory and versions", since: "24h", refresh: "1m",
+		description: "What runs on the nodes and on their GPUs, with versions, and what changed.",
+		gpus:        true, findings: true,
+		rows: []row{
+			{1100, "Versions of the nodes", nodeVersions()},
+			{1200, "What the work has loaded", loaded()},
+			{1300, "Data and models", reached()},
+		},
+	}.build()
 }
 
 func nodeVersions() []cog.Builder[dashboard.Panel] {

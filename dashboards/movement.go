@@ -1,8 +1,6 @@
 package dashboards
 
 import (
-	"fmt"
-
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 
@@ -25,26 +23,16 @@ const noOwner = "no owner with a process on a GPU"
 // movement is in the order of a question about data: who moves it, where to, is it
 // starved, and what do the adapters do.
 func movement() (dashboard.Dashboard, error) {
-	b := dashboard.NewDashboardBuilder("gpuvigil owners and data movement").
-		Uid(movementUID).
-		Description("What each owner reads, writes, sends and receives, what it takes of the node, and what the adapters carry.").
-		Tags([]string{"gpuvigil"}).
-		Time("now-3h", "now").Refresh("30s").Timezone("browser").
-		Tooltip(dashboard.DashboardCursorSyncCrosshair).
-		WithVariable(dashboard.NewDatasourceVariableBuilder(VarDatasource).Label("Data source").Type("prometheus")).
-		WithVariable(choice(VarInstance, "Agent", fmt.Sprintf("label_values(%s, instance)", metric.NodeInfo)))
-	for _, r := range []row{
-		{2100, "Owners", ownersNow()},
-		{2200, "Data", data()},
-		{2300, "CPU and memory", taken()},
-		{2400, "Adapters", adapters()},
-	} {
-		b = b.WithRow(dashboard.NewRowBuilder(r.title).Id(r.id))
-		for _, p := range r.panels {
-			b = b.WithPanel(p)
-		}
-	}
-	return b.Build()
+	return page{
+		uid: movementUID, title: "gpuvigil owners and data movement", since: "3h", refresh: "30s",
+		description: "What each owner reads, writes, sends and receives, what it takes of the node, and what the adapters carry.",
+		rows: []row{
+			{2100, "Owners", ownersNow()},
+			{2200, "Data", data()},
+			{2300, "CPU and memory", taken()},
+			{2400, "Adapters", adapters()},
+		},
+	}.build()
 }
 
 // recent asks for a counter's rate as of now, for a table.

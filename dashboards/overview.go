@@ -15,56 +15,22 @@ import (
 // The uid of the overview is part of links to it.
 const overviewUID = "gpuvigil-overview"
 
-// row is a heading and the panels below it.
-type row struct {
-	id     uint32
-	title  string
-	panels []cog.Builder[dashboard.Panel]
-}
-
 // overview is in the order in which a tired person asks: what is wrong, which
 // GPU, is it the load, is it the host, what changed, and can I trust the numbers.
 func overview() (dashboard.Dashboard, error) {
-	b := dashboard.NewDashboardBuilder("gpuvigil overview").
-		Uid(overviewUID).
-		Description("What is wrong with the GPUs and the work on them, and what the numbers say about why.").
-		Tags([]string{"gpuvigil"}).
-		Time("now-3h", "now").Refresh("30s").Timezone("browser").
-		Tooltip(dashboard.DashboardCursorSyncCrosshair).
-		WithVariable(dashboard.NewDatasourceVariableBuilder(VarDatasource).Label("Data source").Type("prometheus")).
-		WithVariable(choice(VarInstance, "Agent", fmt.Sprintf("label_values(%s, instance)", metric.NodeInfo))).
-		WithVariable(choice(VarGPU, "GPU", fmt.Sprintf(`label_values(%s{instance=~"$%s"}, gpu)`, metric.GPUInfo, VarInstance))).
-		Annotation(dashboard.NewAnnotationQueryBuilder().Name("Findings").Datasource(source()).Enable(true).
-			IconColor("orange").Expr(sel(metric.FindingActive, `severity!="info"`).String()).
-			TitleFormat("{{rule}}: {{cause}}").TextFormat("{{instance}} {{subject}} ({{severity}})"))
-
-	for _, r := range []row{
-		{100, "What is wrong now", wrong()},
-		{200, "GPUs", append(gpus(), depth()...)},
-		{300, "Demand", demand()},
-		{400, "Host", host()},
-		{500, "Versions and faults", faults()},
-		{600, "gpuvigil itself", self()},
-	} {
-		b = b.WithRow(dashboard.NewRowBuilder(r.title).Id(r.id))
-		for _, p := range r.panels {
-			b = b.WithPanel(p)
-		}
-	}
-	return b.Build()
-}
-
-// choice is a variable that offers what the query finds, several at once or all.
-func choice(name, label, query string) *dashboard.QueryVariableBuilder {
-	return dashboard.NewQueryVariableBuilder(name).Label(label).Datasource(source()).
-		Query(dashboard.StringOrMap{String: &query}).Definition(query).
-		Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortNaturalAsc).
-		Multi(true).IncludeAll(true).AllValue(".*").
-		Current(dashboard.VariableOption{
-			Selected: cog.ToPtr(true),
-			Text:     dashboard.StringOrArrayOfString{ArrayOfString: []string{"All"}},
-			Value:    dashboard.StringOrArrayOfString{ArrayOfString: []string{"$__all"}},
-		})
+	return page{
+		uid: overviewUID, title: "gpuvigil overview", since: "3h", refresh: "30s",
+		description: "What is wrong with the GPUs and the work on them, and what the numbers say about why.",
+		gpus:        true, findings: true,
+		rows: []row{
+			{100, "What is wrong now", wrong()},
+			{200, "GPUs", append(gpus(), depth()...)},
+			{300, "Demand", demand()},
+			{400, "Host", host()},
+			{500, "Versions and faults", faults()},
+			{600, "gpuvigil itself", self()},
+		},
+	}.build()
 }
 
 // wrong is the row that alone should do on a good day.
