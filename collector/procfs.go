@@ -26,8 +26,31 @@ const (
 	initialPIDNamespace = "pid:[4026531836]"
 
 	kernelThread = 0x00200000 // PF_KTHREAD among the flags of a process
-	flagsField   = 6          // of stat, after the name
+
+	// Fields of stat, after the name.
+	flagsField = 6
+	startField = 19
 )
+
+// ProcessStart reads when a process began, in clock ticks after boot, out of the text
+// of /proc/PID/stat. With the pid it names a process for as long as the node is up.
+func ProcessStart(stat string) (uint64, error) {
+	fields := afterName(stat)
+	if len(fields) <= startField {
+		return 0, fmt.Errorf("read when the process began: its stat has %d fields after the name, want more than %d", len(fields), startField)
+	}
+	start, err := strconv.ParseUint(fields[startField], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read when the process began: %w", err)
+	}
+	return start, nil
+}
+
+// afterName returns the fields of a stat that follow the name. The process chose that
+// itself: it may hold blanks and brackets.
+func afterName(stat string) []string {
+	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+}
 
 // HostPIDs reports whether a pid of the host, as the driver tells it, is the same
 // process in the procfs at the path: this process is in the host's pid namespace,
@@ -47,7 +70,7 @@ func HostPIDs(procPath string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("see whether %s is the host's: %w", procPath, err)
 	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	fields := afterName(string(text))
 	if len(fields) <= flagsField {
 		return false, fmt.Errorf("see whether %s is the host's: %s is cut short", procPath, path)
 	}

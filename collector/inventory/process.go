@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"gpuvigil/collector"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,8 +33,11 @@ func openProcess(procfs string, pid int, start uint64) (*process, error) {
 		return p, nil
 	}
 	stat, err := p.read("stat", 4<<10)
-	if err == nil && startOf(stat) != start {
-		err = errGone
+	if err == nil {
+		var began uint64
+		if began, err = collector.ProcessStart(string(stat)); err == nil && began != start {
+			err = errGone
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("look at process %d: %w", pid, err), p.close())
@@ -46,19 +50,6 @@ func gone(err error) error {
 		return errGone
 	}
 	return err
-}
-
-// startOf returns field 22 of /proc/PID/stat. The name before it may hold anything.
-func startOf(stat []byte) uint64 {
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 20 {
-		return 0
-	}
-	n, err := strconv.ParseUint(fields[19], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 func (p *process) close() error { return unix.Close(p.fd) }

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"gpuvigil/collector"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -121,7 +123,11 @@ func TestAnotherProcessOfTheSameNumberIsNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := openProcess("/proc", os.Getpid(), startOf(stat))
+	start, err := collector.ProcessStart(string(stat))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := openProcess("/proc", os.Getpid(), start)
 	if err != nil {
 		t.Fatalf("the process that was asked for: %v", err)
 	}

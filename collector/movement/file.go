@@ -14,6 +14,7 @@ import (
 
 	vm "github.com/VictoriaMetrics/metrics"
 
+	"gpuvigil/collector"
 	"gpuvigil/internal/metric"
 )
 
@@ -131,8 +132,7 @@ func inodeOf(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// start returns when the process began, in clock ticks after boot: field 22 of its
-// stat, whose field 2 may hold blanks and brackets.
+// start returns when the process began, in clock ticks after boot.
 func (p *processDir) start() (uint64, error) {
 	var all strings.Builder
 	if _, err := p.read("stat", smallFile, func(line string) error {
@@ -146,14 +146,9 @@ func (p *processDir) start() (uint64, error) {
 }
 
 func parseStart(stat string) (uint64, error) {
-	const after = 19 // fields between the name and the start
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= after {
-		return 0, fmt.Errorf("stat of a process: %w", errMalformed)
-	}
-	start, err := strconv.ParseUint(fields[after], 10, 64)
+	start, err := collector.ProcessStart(stat)
 	if err != nil {
-		return 0, fmt.Errorf("stat of a process: %w", errMalformed)
+		return 0, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	return start, nil
 }

@@ -255,7 +255,7 @@ func FuzzFiles(f *testing.F) {
 	f.Add("GPU UUID: GPU-00000000-0000-4000-8000-000000000001\nDevice Minor: 3\n")
 	f.Add("nlp_train-0_" + podA)
 	f.Fuzz(func(t *testing.T, content string) {
-		if start, err := startTime(content); err != nil && start != 0 {
+		if start, err := collector.ProcessStart(content); err != nil && start != 0 {
 			t.Errorf("start time %d beside %v", start, err)
 		}
 		if uid, err := realUID(content); (uid < 0) != (err != nil) {

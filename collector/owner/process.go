@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"gpuvigil/collector"
 )
 
 // maxProcFile bounds what is read of one file of a process: thirteen controllers with
@@ -36,7 +38,7 @@ func readProcess(procfs string, pid int, start uint64) (place, error) {
 	if err != nil {
 		return none, gone(err)
 	}
-	began, err := startTime(stat)
+	began, err := collector.ProcessStart(stat)
 	if err != nil {
 		return none, err
 	}
@@ -97,21 +99,6 @@ func readBounded(r io.Reader, limit int64) (string, error) {
 		return "", fmt.Errorf("it is larger than %d bytes", limit)
 	}
 	return string(content), nil
-}
-
-// startTime reads the 22nd field of /proc/PID/stat, in clock ticks after boot. The
-// second one is a name in parentheses that the process chose: it may hold blanks and
-// parentheses itself.
-func startTime(stat string) (uint64, error) {
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 20 {
-		return 0, fmt.Errorf("read the start time: the process's stat file has %d fields after its name, want 20 or more", len(fields))
-	}
-	start, err := strconv.ParseUint(fields[19], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read the start time: %w", err)
-	}
-	return start, nil
 }
 
 // realUID reads the first number of the line Uid in /proc/PID/status.
