@@ -174,9 +174,15 @@ func TestImagesThatMayNotBeRead(t *testing.T) {
 		t.Skip("root may read everything")
 	}
 	r, dir := within(t, map[string]string{"var/lib/docker/containers/x/config.v2.json": "{}"})
-	if err := os.Chmod(filepath.Join(dir, "var/lib/docker/containers"), 0); err != nil {
+	closed := filepath.Join(dir, "var/lib/docker/containers")
+	if err := os.Chmod(closed, 0); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // else the directory cannot be removed
+		if err := os.Chmod(closed, 0o700); err != nil {
+			t.Error(err)
+		}
+	})
 	if _, err := imageOf(r, "x"); err == nil || !strings.Contains(err.Error(), fs.ErrPermission.Error()) {
 		t.Errorf("containers that may not be read: %v", err)
 	}
