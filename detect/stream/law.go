@@ -1,0 +1,42 @@
+package stream
+
+// law was found by a search over public series and their perturbed copies: see
+// docs/backtest.md for what it was judged by.
+var law = levelLaw{
+	pace: 0.622,
+	fast: 2.44, slow: 38,
+	short:   [3]float64{23.9, 32.2, 36},
+	long:    [3]float64{111, 433, 3.81e+03},
+	base:    479,
+	windows: [2]float64{3.34, 58.5},
+	window:  24,
+	calm:    4.61, usual: 272,
+	ends:  2.63e+03,
+	burst: 13.7, repeats: 18.9,
+	seasonal: 6, spread: 0.3,
+	tail: tailLaw{least: 6.81, fit: 10.5, index: 0.205, weight: 11.2, reach: 9.84, stretch: 2},
+	weights: [levelStatistics]float64{
+		fastResidual: 1.19, fastResidual + 1: 1.19,
+		slowResidual: 1.38, slowResidual + 1: 1.38,
+		shortShift: 1, shortShift + 1: 1,
+		middleShift: 0.618, middleShift + 1: 0.618,
+		longShift: 0.881, longShift + 1: 0.881,
+		sustained: 1.24, sustained + 1: 1.24,
+		longSustained: 1.24, longSustained + 1: 1.24,
+		beyond: 1, beyond + 1: 1,
+		repeated: 0.992, repeated + 1: 0.992,
+		seasonal: 1, seasonal + 1: 1,
+		seasonalMean: 1,
+		quiet:        1.48,
+		stuck:        1,
+		afterLast:    0.72,
+		atHour:       1,
+	},
+	others: 0.365, calibrated: 0.8, second: 0.336, burstMost: 33.7,
+	halfLife: 5.36e+03,
+	young:    0.264, grown: 4.2e+03,
+	effect: 0.442, effectNats: 3.8,
+	repeat: 0.562, repeatMemory: 1.24e+04,
+	finer: 0.0795, coarser: 0.3,
+	open: 0.877, worse: 1.18, threshold: 10,
+}
