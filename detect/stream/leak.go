@@ -50,7 +50,8 @@ type Growth struct {
 	Z         float64       // of the Mann–Kendall test
 	Over      time.Duration // the length of the window
 	Rise      float64       // over the window, in the reading's unit
-	Level     float64       // of the line at the end of the window
+	At        time.Time     // of the window's end, in UTC
+	Level     float64       // of the line then
 	PerSecond float64       // slope (Theil–Sen)
 	Low, High float64       // of the slope, with 95 % confidence
 }
@@ -83,18 +84,18 @@ func (l *Leak) Add(at time.Time, x float64) (score float64) {
 // window with a rise.
 func (l *Leak) Growth() Growth { return l.best }
 
-// Until returns how long it takes to reach the limit if the growth goes on: at the
-// least, most likely and at the most, by the confidence interval of the slope. It is
-// 0 if the limit has been reached, and the longest duration where it never is.
-func (g Growth) Until(limit float64) (soonest, likely, latest time.Duration) {
+// Until returns how long after now the limit is reached if the growth goes on: at the
+// earliest, most likely and at the latest, by the confidence interval of the slope. It
+// is 0 if the limit has been reached, and the longest duration where it never is.
+func (g Growth) Until(limit float64, now time.Time) (soonest, likely, latest time.Duration) {
 	f := func(slope float64) time.Duration {
-		switch seconds := (limit - g.Level) / slope; {
+		switch seconds := (limit-g.Level)/slope - now.Sub(g.At).Seconds(); {
 		case limit <= g.Level:
 			return 0
-		case !(slope > 0) || !(seconds < math.MaxInt64/float64(time.Second)):
+		case !(slope > 0) || !(seconds < 1<<33): // nearly 272 years
 			return math.MaxInt64
 		default:
-			return time.Duration(seconds * float64(time.Second))
+			return time.Duration(max(seconds, 0) * float64(time.Second))
 		}
 	}
 	return f(g.High), f(g.PerSecond), f(g.Low)
@@ -175,11 +176,13 @@ func (v *leakLevel) judge(k int, young bool, scratch *trendScratch) {
 		}
 		t := newTrend(ts[:n], ys[:n], scratch)
 		seconds := blocksOf(k)
-		s := v.windows[i].judge(t, ts[:n], ys[:n], (v.ring.newest+1)*seconds, young, scratch)
-		v.windows[i].learn(t, max(leakMemory>>(2*k), leakLeastMemory))
+		end := (v.ring.newest + 1) * seconds
+		s := v.windows[i].judge(t, ts[:n], ys[:n], end, young, scratch)
+		v.windows[i].learn(t, width, max(leakMemory>>(2*k), leakLeastMemory))
 		if s > v.growth.Score {
 			per := float64(seconds)
-			v.growth = Growth{Score: s, Z: t.Z, Over: time.Duration(int64(width)*seconds) * time.Second, Rise: t.Rise(), Level: t.Level,
+			v.growth = Growth{Score: s, Z: t.Z, Over: time.Duration(int64(width)*seconds) * time.Second, Rise: t.Rise(),
+				At: time.Unix(end, 0).UTC(), Level: t.Level + float64(t.Slope*(float64(width-1-t.Last)+0.5)),
 				PerSecond: t.Slope / per, Low: t.Low / per, High: t.High / per}
 		}
 	}

@@ -7,10 +7,10 @@ import (
 const (
 	leakName    = "gvLK"
 	leakVersion = 1
-	leakSize    = 1087 // bytes of a record
+	leakSize    = 1210 // bytes of a record
 )
 
-// MarshalBinary packs all that the detector remembers, into 1087 bytes. It never fails.
+// MarshalBinary packs all that the detector remembers, into 1210 bytes. It never fails.
 func (l *Leak) MarshalBinary() ([]byte, error) {
 	w := newRecord(leakName, leakVersion, leakSize)
 	w.bool(l.begun)
@@ -76,11 +76,12 @@ func (l *Leak) UnmarshalBinary(data []byte) error {
 
 func writeGrowth(w *recordWriter, g Growth) {
 	w.i64(int64(g.Over))
+	w.i64(g.At.Unix())
 	for _, x := range [...]float64{g.Score, g.Z, g.Rise, g.Level, g.PerSecond, g.Low, g.High} {
 		w.f64(x)
 	}
 }
 
 func readGrowth(r *recordReader) Growth {
-	return Growth{Over: time.Duration(r.i64()), Score: r.f64(), Z: r.f64(), Rise: r.f64(), Level: r.f64(), PerSecond: r.f64(), Low: r.f64(), High: r.f64()}
+	return Growth{Over: time.Duration(r.i64()), At: time.Unix(r.i64(), 0).UTC(), Score: r.f64(), Z: r.f64(), Rise: r.f64(), Level: r.f64(), PerSecond: r.f64(), Low: r.f64(), High: r.f64()}
 }

@@ -77,14 +77,15 @@ func (w *leakWindow) settle(level float64, second int64) {
 	}
 }
 
-// learn takes a window into the mean. One that moves more than twice the mean counts
-// as twice: a leak makes itself usual only slowly.
-func (w *leakWindow) learn(t Trend, memory int) {
+// learn takes a window into the mean. A leak makes itself usual only slowly: one that
+// moves more than twice the mean counts as twice, and the mean begins as if nothing
+// had moved for as many blocks as the window has.
+func (w *leakWindow) learn(t Trend, width, memory int) {
 	rise, usual := math.Abs(t.Rise()), float64(w.usual)
 	if usual > 0 {
 		rise = min(rise, 2*usual)
 	}
-	w.weight = uint16(min(int(w.weight)+1, memory))
+	w.weight = uint16(min(max(int(w.weight), width/6)+1, memory))
 	w.usual = float32(usual + (rise-usual)/float64(w.weight))
 }
 

@@ -12,7 +12,7 @@ const (
 	peersStart = 10   // steps that make the first idea of a member's share
 	peersSteps = 60   // steps that a member's own share is learned over
 	peersHold  = 0.25 // of the learning speed while a member is suspected
-	peersClip  = 0.2  // the most that one step counts: a pause is no straggling
+	peersClip  = 0.16 // the most that one step counts: a pause is no straggling
 	peersOdd   = 0.75 // quantile of the others' deviations that is common to all
 
 	// For slow-downs of 12 % and more within a few steps, and of 8 % and more in the
@@ -83,7 +83,7 @@ func (p *Peers) Add(values, scores []float64) {
 }
 
 // Slower returns by how much the member has lately been slower than its usual share
-// of the others' pace: 0.2 is a fifth. What is common to all is not in it.
+// of the others' pace, up to a half: 0.2 is a fifth.
 func (p *Peers) Slower(member int) float64 { return p.members[member].recent }
 
 // Restart forgets a member, for example as its place is taken by another process.
@@ -155,8 +155,8 @@ func (m *peer) observe(d, common float64) {
 	if m.steps <= peersStart {
 		most = 1
 	}
+	m.recent += float64(0.3 * (min(d, 0.5) - m.recent))
 	d = max(-most, min(d, most))
-	m.recent += float64(0.3 * (min(d, peersClip*2) - m.recent))
 	m.unrest += float64(rate * (math.Abs(d) - m.unrest))
 	m.share += float64(rate * float64(m.share*d))
 }

@@ -54,7 +54,7 @@ func newTrend(ts []int, ys []float64, m *trendScratch) Trend {
 	}
 	variance *= hamedRao(residuals, m.ranks[:n])
 	t.Z = kendallZ(s, variance)
-	t.Low, t.High = senInterval(slopes, variance)
+	t.Low, t.High = senInterval(slopes, float64(normal95*math.Sqrt(variance)))
 
 	slices.Sort(residuals)
 	at := middle(residuals)
@@ -157,11 +157,14 @@ func rankInto(ranks, values []float64) {
 	}
 }
 
-// senInterval returns the two sorted slopes between which the true one lies with
-// 95 % confidence (Sen 1968, JASA 63, sec. 5; Gilbert 1987, Statistical Methods for
-// Environmental Pollution Monitoring, sec. 16.5).
-func senInterval(slopes []float64, variance float64) (low, high float64) {
-	c := 1.959963984540054 * math.Sqrt(variance)
+// normal95 is the quantile 0.975 of the normal distribution.
+const normal95 = 1.959963984540054
+
+// senInterval returns the two sorted slopes between which the true one lies with the
+// confidence with which Mann–Kendall's sum is below c if there is no trend (Sen 1968,
+// JASA 63, sec. 5; Gilbert 1987, Statistical Methods for Environmental Pollution
+// Monitoring, sec. 16.5).
+func senInterval(slopes []float64, c float64) (low, high float64) {
 	n := float64(len(slopes))
 	lower := int(math.Floor((n - c) / 2))
 	upper := int(math.Ceil((n+c)/2)) + 1
