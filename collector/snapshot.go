@@ -174,6 +174,28 @@ type Endpoint struct {
 	Readings
 }
 
+// EndpointKey tells the models of inference servers apart: a page may tell of several.
+type EndpointKey struct {
+	URL    string `json:"url"`
+	Engine string `json:"engine,omitempty"`
+	Model  string `json:"model,omitempty"`
+}
+
+// Key returns what the endpoint is known by, over time.
+func (e *Endpoint) Key() EndpointKey { return EndpointKey{e.URL, e.Engine, e.Model} }
+
+// String returns URL#engine/model, without what is not known.
+func (k EndpointKey) String() string {
+	out := k.URL
+	if k.Engine != "" || k.Model != "" {
+		out += "#" + k.Engine
+	}
+	if k.Model != "" {
+		out += "/" + k.Model
+	}
+	return out
+}
+
 // Target is the metrics page of an inference server.
 type Target struct {
 	URL        string // without user info and query

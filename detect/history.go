@@ -80,7 +80,7 @@ func (h *history) add(s *collector.Snapshot, node string) {
 		h.take(Subject{"gpu", s.GPUs[i].UUID}, ofGPU, &s.GPUs[i].Readings, s.Time)
 	}
 	for i := range s.Endpoints {
-		h.take(Subject{"endpoint", s.Endpoints[i].URL}, ofEndpoint, &s.Endpoints[i].Readings, s.Time)
+		h.take(EndpointSubject(&s.Endpoints[i]), ofEndpoint, &s.Endpoints[i].Readings, s.Time)
 	}
 }
 
