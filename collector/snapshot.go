@@ -77,6 +77,10 @@ type GPU struct {
 	CPUs              string // those nearest to it: 0-31,64-95, or a mask 0x5555
 	NUMANodes         string // those of the nearest memory, likewise
 
+	// Bound is the kernel driver that has the GPU's device on the PCI bus, or NoDriver
+	// or NoDevice; empty if nobody looked.
+	Bound string
+
 	Present bool    // the driver answers for it
 	Hung    bool    // a driver call on it has not returned within its limit
 	MIG     bool    // MIG mode is on
@@ -94,6 +98,18 @@ type GPU struct {
 	// Distributions of the fast signals, by row; empty unless they were asked for.
 	Distributions []Distribution
 	Readings
+}
+
+// What stands in GPU.Bound where no driver has the device, or there is none any more.
+const (
+	NoDriver = "(none)"
+	NoDevice = "(gone)"
+)
+
+// GivenAway reports whether another driver than NVIDIA's has the GPU: it was passed on
+// to a virtual machine, say.
+func (g *GPU) GivenAway() bool {
+	return !g.Present && g.Bound != "" && g.Bound != "nvidia" && g.Bound != NoDriver && g.Bound != NoDevice
 }
 
 // Path is the way from one GPU to another one.

@@ -109,6 +109,8 @@ func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 	}
 	for _, g := range a.snapshot.GPUs {
 		switch present, known := g.Readings[metric.GPUPresent.Name]; {
+		case g.GivenAway:
+			// whoever said how many GPUs there must be counts it as missing, nobody else does
 		case g.Hung:
 			v.problems = append(v.problems, fmt.Sprintf("GPU %d hangs", g.Index))
 		case known && present == 0:

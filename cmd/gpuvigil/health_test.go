@@ -67,6 +67,12 @@ func fires(rule rules.ID, severity rules.Severity, title string) detect.Finding 
 		Node: "gpu-01", GPUIndex: 1, Evidence: detect.Evidence{Title: title}}
 }
 
+// givenAway passes a GPU on to a virtual machine.
+func givenAway(s *collector.Snapshot, _ *detect.View) {
+	s.GPUs[1].Present, s.GPUs[1].Bound = false, "vfio-pci"
+	s.GPUs[1].Set(metric.GPUPresent, 0)
+}
+
 // without takes the driver and what it told away.
 func without(s *collector.Snapshot) {
 	s.GPUs = nil
@@ -92,8 +98,10 @@ func TestHealth(t *testing.T) {
 			s.GPUs[1].Present = false
 			s.GPUs[1].Set(metric.GPUPresent, 0)
 		}, nil, 1, "PROBLEM  GPU 1 is lost\n"},
-		"hung":  {func(s *collector.Snapshot, _ *detect.View) { s.GPUs[0].Hung = true }, nil, 1, "PROBLEM  GPU 0 hangs\n"},
-		"fewer": {func(*collector.Snapshot, *detect.View) {}, []string{"--gpus=8"}, 1, "PROBLEM  2 of 8 GPUs answer\n"},
+		"given to a virtual machine":             {givenAway, nil, 0, "OK  1 GPUs\n"},
+		"given to a virtual machine, and missed": {givenAway, []string{"--gpus=2"}, 1, "PROBLEM  1 of 2 GPUs answer\n"},
+		"hung":                                   {func(s *collector.Snapshot, _ *detect.View) { s.GPUs[0].Hung = true }, nil, 1, "PROBLEM  GPU 0 hangs\n"},
+		"fewer":                                  {func(*collector.Snapshot, *detect.View) {}, []string{"--gpus=8"}, 1, "PROBLEM  2 of 8 GPUs answer\n"},
 		"lost before the agent": {func(s *collector.Snapshot, _ *detect.View) {
 			s.Node.Set(metric.GPUsSeen, 3)
 		}, nil, 1, "PROBLEM  2 of 3 GPUs answer\n"},

@@ -146,6 +146,10 @@ func (d *decoder) gpu(g *collector.GPU, v vector) {
 	}
 	g.ComputeCapability, g.CPUs, g.NUMANodes = d.str(), d.str(), d.str()
 	g.Paths = list(d, func(p *collector.Path) { p.UUID, p.Level = d.str(), d.str() })
+	if d.done() {
+		return
+	}
+	g.Bound = d.str()
 }
 
 func (d *decoder) instance(i *collector.Instance, v vector) {

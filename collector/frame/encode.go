@@ -121,6 +121,7 @@ func (e *encoder) gpu(g *collector.GPU) {
 		e.str(p.UUID)
 		e.str(p.Level)
 	}
+	e.str(g.Bound)
 }
 
 func (e *encoder) distributions(list []collector.Distribution) {

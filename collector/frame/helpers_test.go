@@ -85,7 +85,7 @@ func fullPart() *collector.Part {
 		},
 		GPUs: []collector.GPU{{
 			Index: 3, UUID: "GPU-3", Model: "NVIDIA H200", PCIBusID: "00000000:3B:00.0", Serial: "165", VBIOS: "96.00", Architecture: "hopper",
-			ComputeCapability: "9.0", CPUs: "0-31,64-95", NUMANodes: "1",
+			ComputeCapability: "9.0", CPUs: "0-31,64-95", NUMANodes: "1", Bound: "nvidia",
 			Present: true, Hung: true, MIG: true,
 			Owners:      []collector.Owner{owner, {Kind: "user", ID: "1000"}},
 			Unsupported: []*metric.Def{metric.FanSpeed, metric.XidErrors},

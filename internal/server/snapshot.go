@@ -47,20 +47,21 @@ type Node struct {
 
 // GPU is one GPU.
 type GPU struct {
-	Index    int               `json:"index"`
-	UUID     string            `json:"uuid"`
-	Model    string            `json:"model,omitempty"`
-	PCIBusID string            `json:"pci_bus_id,omitempty"`
-	Serial   string            `json:"serial,omitempty"`
-	Present  bool              `json:"present"`
-	Hung     bool              `json:"hung"`
-	MIG      bool              `json:"mig"`
-	Owners   []collector.Owner `json:"owners"` // who uses it, most memory first, then who was only given it
-	Users    []collector.Owner `json:"users"`  // who has a process on it; one without a kind is of nobody that is known
-	Given    []Allocation      `json:"given"`  // who was given it or a share of it
-	Xids     []Xid             `json:"xids"`
-	Sampled  time.Time         `json:"sampled,omitzero"` // when its fast readings were taken
-	Readings Readings          `json:"readings"`
+	Index     int               `json:"index"`
+	UUID      string            `json:"uuid"`
+	Model     string            `json:"model,omitempty"`
+	PCIBusID  string            `json:"pci_bus_id,omitempty"`
+	Serial    string            `json:"serial,omitempty"`
+	Present   bool              `json:"present"`
+	GivenAway bool              `json:"given_away,omitempty"` // another driver than NVIDIA's has it, as for a virtual machine
+	Hung      bool              `json:"hung"`
+	MIG       bool              `json:"mig"`
+	Owners    []collector.Owner `json:"owners"` // who uses it, most memory first, then who was only given it
+	Users     []collector.Owner `json:"users"`  // who has a process on it; one without a kind is of nobody that is known
+	Given     []Allocation      `json:"given"`  // who was given it or a share of it
+	Xids      []Xid             `json:"xids"`
+	Sampled   time.Time         `json:"sampled,omitzero"` // when its fast readings were taken
+	Readings  Readings          `json:"readings"`
 }
 
 // Xid is how often an error code has fallen since the agent started.
@@ -162,7 +163,7 @@ func snapshotOf(s *collector.Snapshot, now time.Time) Snapshot {
 func gpuOf(g collector.GPU, processes []collector.Process) GPU {
 	return GPU{
 		Index: g.Index, UUID: g.UUID, Model: g.Model, PCIBusID: g.PCIBusID, Serial: g.Serial,
-		Present: g.Present, Hung: g.Hung, MIG: g.MIG,
+		Present: g.Present, GivenAway: g.GivenAway(), Hung: g.Hung, MIG: g.MIG,
 		Owners:  orEmpty(g.Owners),
 		Users:   usersOf(g.UUID, processes),
 		Given:   each(g.Allocations, allocationOf),
