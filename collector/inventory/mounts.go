@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpuvigil/collector/proc"
 	"gpuvigil/internal/text"
 )
 
@@ -50,7 +51,7 @@ func readMounts(r io.Reader, each func(mount)) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("read its mounts: %w", gone(cause(err)))
+			return fmt.Errorf("read its mounts: %w", proc.Gone(err))
 		}
 	}
 }
@@ -209,7 +210,7 @@ func (p *process) data(n *nodeMounts) (found []data, err error) {
 const maxData = 64
 
 func (p *process) mounts(each func(mount)) (err error) {
-	f, err := p.open("mountinfo")
+	f, err := p.File("mountinfo")
 	if err != nil {
 		return err
 	}
