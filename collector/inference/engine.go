@@ -54,6 +54,7 @@ type origin struct {
 type gauge struct {
 	row     *metric.Def
 	from    []origin
+	more    []origin // each is added where it is told
 	less    []origin // is subtracted
 	over    []origin // divides
 	largest bool
@@ -105,6 +106,7 @@ type kind uint8
 
 const (
 	ofGauge   kind = iota
+	ofMore         // what a gauge is more by
 	ofLess         // what a gauge is less by
 	ofOver         // what a gauge is divided by
 	ofCounter      //
@@ -139,6 +141,7 @@ func newIndex(engines []*engine) *index {
 	for _, e := range engines {
 		for i := range e.gauges {
 			x.add(e, ofGauge, i, e.gauges[i].from, "")
+			x.add(e, ofMore, i, e.gauges[i].more, "")
 			x.add(e, ofLess, i, e.gauges[i].less, "")
 			x.add(e, ofOver, i, e.gauges[i].over, "")
 		}

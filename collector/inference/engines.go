@@ -62,7 +62,9 @@ func sglang() *engine {
 		repeated: []string{"tp_rank", "pp_rank", "moe_ep_rank"},
 		gauges: []gauge{
 			{row: metric.RequestsRunning, from: total("num_running_reqs")},
-			{row: metric.RequestsWaiting, from: total("num_queue_reqs")},
+			// A server that only decodes has two more queues before the one that others have:
+			// for memory, and for what the prefill server sends.
+			{row: metric.RequestsWaiting, from: total("num_queue_reqs"), more: append(total("num_decode_prealloc_queue_reqs"), total("num_decode_transfer_queue_reqs")...)},
 			{row: metric.KVCacheUsage, from: total("token_usage"), largest: true},
 		},
 		counters: []counter{
