@@ -36,8 +36,7 @@ func addHealth(app *kingpin.Application) (string, command) {
 		"Exits 0 if they are well, 1 if not, 2 if it cannot be known. Answers within a second.")
 	state := addStateDir(cmd)
 	maxAge := cmd.Flag("max-age", "How old what the agent knows may be.").Default("1m").Duration()
-	gpus := cmd.Flag("gpus", "How many GPUs there must be, 0 if there need be none. Default: as many as were seen since the node booted or as the driver lists, "+
-		"and one at least if there was one in an earlier boot or there is one on the PCI bus.").Default(strconv.Itoa(asSeen)).Int()
+	gpus := addGPUs(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		ctx, cancel := context.WithTimeout(ctx, healthLimit)
 		defer cancel()
@@ -56,6 +55,11 @@ func addHealth(app *kingpin.Application) (string, command) {
 		}
 		return v.exit()
 	}
+}
+
+func addGPUs(cmd *kingpin.CmdClause) *int {
+	return cmd.Flag("gpus", "How many GPUs there must be, 0 if there need be none. Default: as many as were seen since the node booted or as the driver lists, "+
+		"and one at least if there was one in an earlier boot or there is one on the PCI bus.").Default(strconv.Itoa(asSeen)).Int()
 }
 
 // verdict is what is wrong with a node, in words.

@@ -33,7 +33,7 @@ func addWhy(app *kingpin.Application) (string, command) {
 		if err := node.printWhy(p.out, s); err != nil {
 			return err
 		}
-		return node.exit(s.findings)
+		return node.exit(s.findings, node.absence(asSeen))
 	}
 }
 
