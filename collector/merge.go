@@ -89,6 +89,7 @@ var endpoints = kind[Endpoint, EndpointKey]{
 	over: func(dst, src *Endpoint) {
 		overList(&dst.GPUs, src.GPUs)
 		overList(&dst.Histograms, src.Histograms)
+		overList(&dst.Approximate, src.Approximate)
 	},
 }
 

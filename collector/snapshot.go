@@ -186,6 +186,9 @@ type Endpoint struct {
 	Model  string   // untrusted; empty if the server does not tell
 	GPUs   []string // uuids that it runs on, if known
 
+	// Approximate are what the server tells something near to, and not itself.
+	Approximate []*metric.Def
+
 	Histograms []Histogram // in the catalogue's order
 	Readings
 }

@@ -103,7 +103,8 @@ func fullPart() *collector.Part {
 		Processes: []collector.Process{{PID: 4711, Start: 1 << 40, Name: "python\xff\n", UID: -1, GPU: 3, UUID: "GPU-3", MIG: "7/1",
 			Owner: owner, Container: "main", Readings: readings(rng, metric.Process)}},
 		Endpoints: []collector.Endpoint{{URL: "http://127.0.0.1:8000/metrics", Engine: "vllm", Model: "llama", GPUs: []string{"GPU-3"},
-			Readings: readings(rng, metric.Endpoint), Histograms: []collector.Histogram{
+			Approximate: []*metric.Def{metric.TimeToFirstToken, metric.PromptTokens},
+			Readings:    readings(rng, metric.Endpoint), Histograms: []collector.Histogram{
 				{Row: metric.QueueTime, Bounds: []float64{0.3, 1, 60}, Counts: []uint64{7, 9, 9, 1 << 60}, Sum: 4.25},
 				{Row: metric.RequestDuration, Counts: []uint64{3}, Sum: math.Inf(1)},
 			}}},

@@ -33,7 +33,11 @@ type engine struct {
 	counters   []counter
 	sums       []sum
 	histograms []histogram
-	notes      []string // what a reader of the numbers should know
+
+	// approximate are signals that the server tells something near to; notes say how
+	// near.
+	approximate []*metric.Def
+	notes       []string // what a reader of the numbers should know
 }
 
 // origin is where a number stands on the page. The first origin of a list that has

@@ -108,11 +108,12 @@ type Process struct {
 
 // Endpoint is a model of an inference server.
 type Endpoint struct {
-	URL      string   `json:"url"`
-	Engine   string   `json:"engine"`
-	Model    string   `json:"model"`
-	GPUs     []string `json:"gpus"` // uuids; none: all of the node
-	Readings Readings `json:"readings"`
+	URL         string   `json:"url"`
+	Engine      string   `json:"engine"`
+	Model       string   `json:"model"`
+	GPUs        []string `json:"gpus"`                  // uuids; none: all of the node
+	Approximate []string `json:"approximate,omitempty"` // metrics that are only about what their names say
+	Readings    Readings `json:"readings"`
 }
 
 // Target is an inference server's metrics page.
@@ -205,6 +206,7 @@ func endpointOf(p collector.Endpoint) Endpoint {
 	return Endpoint{
 		URL: p.URL, Engine: p.Engine, Model: p.Model,
 		GPUs: orEmpty(p.GPUs), Readings: readingsOf(metric.Endpoint, p.Readings),
+		Approximate: each(p.Approximate, metric.Signal),
 	}
 }
 
