@@ -6,13 +6,11 @@ import (
 	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -262,14 +260,6 @@ func serverOf(t testing.TB, h http.HandlerFunc) string {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	return srv.URL + "/metrics"
-}
-
-func canonical(labels map[string]string) string {
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		fmt.Fprintf(&b, "%s=%q,", name, labels[name])
-	}
-	return b.String()
 }
 
 func TestTLSAndBasicAuthentication(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"math"
 	"strings"
 
+	"gpuvigil/collector/exposition"
 	"gpuvigil/internal/metric"
 )
 
@@ -53,7 +54,7 @@ type book struct {
 	seen   []*engine
 	parts  int
 	capped bool
-	labels []pair
+	labels []exposition.Label
 	key    []byte
 	name   []byte
 	buffer *bufio.Reader
@@ -83,11 +84,11 @@ func (b *book) read(page io.Reader) (n int64, err error) {
 			return n, err
 		}
 	}
-	l := &lines{r: b.buffer}
+	l := exposition.NewLines(b.buffer)
 	for {
-		line, err := l.next()
-		if l.n > maxPage {
-			return l.n, failing("too_large", "its page is larger than %d MiB", maxPage>>20)
+		line, err := l.Next()
+		if l.Read() > maxPage {
+			return l.Read(), failing("too_large", "its page is larger than %d MiB", maxPage>>20)
 		}
 		if errors.Is(err, io.EOF) {
 			break
@@ -96,10 +97,10 @@ func (b *book) read(page io.Reader) (n int64, err error) {
 			err = b.line(line)
 		}
 		if err != nil {
-			return l.n, broken(err)
+			return l.Read(), broken(err)
 		}
 	}
-	return l.n, b.recognised(false)
+	return l.Read(), b.recognised(false)
 }
 
 // broken is the error of a page that ends before it should.
@@ -108,13 +109,17 @@ func broken(err error) error {
 	if errors.As(err, &f) {
 		return err
 	}
-	reason := "cut_off"
-	if errors.Is(err, errSample) {
+	switch {
+	case errors.Is(err, exposition.ErrSample):
 		return failing("syntax", "its page is not in the text format: %w", err)
-	} else if timedOut(err) {
-		reason = "timeout"
+	case errors.Is(err, exposition.ErrLongLine):
+		return &failure{"syntax", err}
+	case errors.Is(err, exposition.ErrCutOff):
+		return &failure{"cut_off", err}
+	case timedOut(err):
+		return failing("timeout", "its page breaks off: %w", err)
 	}
-	return failing(reason, "its page breaks off: %w", err)
+	return failing("cut_off", "its page breaks off: %w", err)
 }
 
 // begin looks at the first character of a page: a login page is HTML with status
@@ -180,13 +185,13 @@ func (b *book) keys(prefix string, object map[string]any) {
 }
 
 func (b *book) line(line []byte) error {
-	if family := typed(line); family != nil {
+	if family := exposition.Typed(line); family != nil {
 		for _, e := range b.index.families[string(family)] {
 			b.know(e)
 		}
 		return nil
 	}
-	name, rest := nameOf(line)
+	name, rest := exposition.Name(line)
 	if name == nil {
 		return nil
 	}
@@ -194,7 +199,7 @@ func (b *book) line(line []byte) error {
 	if len(uses) == 0 {
 		return nil
 	}
-	labels, v, err := sample(rest, b.labels[:0])
+	labels, v, err := exposition.Sample(rest, b.labels[:0])
 	if err != nil {
 		return err
 	}
