@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"gpuvigil/collector/inference"
+	"gpuvigil/collector/page"
 )
 
 // inference returns the source of what the inference servers tell.
@@ -13,7 +14,7 @@ func (p *pipeline) inference() (*inference.Inference, error) {
 	}
 	for _, t := range p.cfg.Inference.Targets {
 		target := inference.Target{URL: t.URL, Engine: t.Engine, Model: t.Model, GPUs: t.GPUs, User: t.Username,
-			TLS: inference.TLS{CAFile: t.TLS.CAFile, ServerName: t.TLS.ServerName, Insecure: t.TLS.Insecure}}
+			TLS: page.TLS{CAFile: t.TLS.CAFile, ServerName: t.TLS.ServerName, Insecure: t.TLS.Insecure}}
 		if t.BearerTokenFile != "" || t.BearerTokenEnv != "" {
 			target.Token = secret(t.BearerTokenFile, t.BearerTokenEnv)
 		}
