@@ -37,6 +37,14 @@ func (d DCGM) Value(v float64) float64 {
 	return v * d.Scale
 }
 
+// Reading converts a value in DCGM's unit into one in the row's base unit.
+func (d DCGM) Reading(v float64) float64 {
+	if d.Scale == 0 {
+		return v
+	}
+	return v / d.Scale
+}
+
 // renamed is a name up to 4.8, whose unit is the base unit divided by scale, and
 // the name since, in base units.
 func renamed(kind Kind, at int, scale float64, before, since string) []DCGM {
