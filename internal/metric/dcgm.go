@@ -1,5 +1,7 @@
 package metric
 
+import "math"
+
 // Generation is which releases of dcgm-exporter use a name.
 type Generation uint8
 
@@ -39,8 +41,11 @@ func (d DCGM) Value(v float64) float64 {
 
 // Reading converts a value in DCGM's unit into one in the row's base unit.
 func (d DCGM) Reading(v float64) float64 {
-	if d.Scale == 0 {
+	switch {
+	case d.Scale == 0:
 		return v
+	case d.Scale < 1: // 1980 MHz / 1e-6 is not quite 1.98 GHz
+		return v * math.Round(1/d.Scale)
 	}
 	return v / d.Scale
 }
