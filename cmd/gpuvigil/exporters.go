@@ -34,7 +34,7 @@ func gpuExporter(cfg *config.Config, log *slog.Logger) (*scrape.GPUs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nvml.source: %w", err)
 	}
-	c := scrape.GPUConfig{Page: at, Interval: time.Duration(cfg.NVML.Source.Interval), Log: log.With("component", scrape.GPUSource)}
+	c := scrape.GPUConfig{Page: at, Interval: time.Duration(cfg.NVML.Source.Interval), ProcFS: cfg.Host.ProcFS, Log: log.With("component", scrape.GPUSource)}
 	if cfg.NVML.Source.Kind != "auto" {
 		c.Exporter = cfg.NVML.Source.Kind
 	}

@@ -224,9 +224,6 @@ func (l *look) finish(now time.Time) *collector.Inventory {
 			i.Unread = append(i.Unread, collector.Unread{Reason: reason, Processes: l.unread[n]})
 		}
 	}
-	if page := l.snap.GPUPage(); page != nil && len(l.snap.Processes) == 0 {
-		i.Absent = append(i.Absent, "what runs on the GPUs: they are read from the page of "+page.Exporter+", which tells of no process")
-	}
 	if !l.source.cfg.Runtimes {
 		i.Absent = append(i.Absent, "libraries, frameworks and listening sockets of processes: off (inventory.runtimes)")
 	}

@@ -22,6 +22,7 @@ type GPUConfig struct {
 	Page     *page.Page
 	Exporter string        // DCGM, SMI, or empty: what the page shows to be
 	Interval time.Duration // between two looks
+	ProcFS   string        // where the processes that a page lists are looked up; empty: nowhere
 
 	// Describe gives an owner that the page names what the configuration says of it;
 	// nil: nothing is said.
@@ -159,6 +160,9 @@ func (s *GPUs) part(now time.Time) (*collector.Part, error) {
 	part.Pages = []collector.Page{shown}
 	s.settle(b, part, now)
 	s.describe(part)
+	if err := s.began(part.Processes); err != nil {
+		s.cfg.Log.Debug("Of a process on a GPU it is not known when it began.", "err", err)
+	}
 	if shown != s.shown {
 		s.shown = shown
 		s.cfg.Log.Info("GPUs are read from another exporter's page, not from the driver.", "endpoint", shown.URL, "exporter", shown.Exporter,

@@ -8,6 +8,8 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -325,5 +327,24 @@ func TestInherit(t *testing.T) {
 	after.Inherit(before)
 	if part, err := after.take(page(79), noon.Add(15*time.Second)); err != nil || len(part.Events) != 1 {
 		t.Errorf("the error is lost with the reload: %+v, %v", part, err)
+	}
+}
+
+// A page does not tell when a process began; without that it could be taken for another.
+func TestProcessesOfAPageAreThoseOfTheHost(t *testing.T) {
+	s := gpus(t, "")
+	s.cfg.ProcFS = t.TempDir()
+	for path, content := range map[string]string{
+		"2/stat":     "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0\n", // as only the host's procfs has it
+		"12249/stat": "12249 (python3 (a) b) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 7777 0 0\n",
+	} {
+		path = filepath.Join(s.cfg.ProcFS, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	part, err := s.take(bytes.NewReader(recorded(t, "nvidia_gpu_exporter-mig.prom")), noon)
+	if err != nil || len(part.Processes) != 2 || part.Processes[0].Start != 7777 || part.Processes[1].Start != 0 {
+		t.Errorf("processes %+v, %v: the first began at 7777, the second is not seen here", part.Processes, err)
 	}
 }
