@@ -149,9 +149,15 @@ func (a *answer) printStatus(out io.Writer) error {
 	return w.Flush()
 }
 
-// gpuState is how the GPU is; one that is not on an exporter's page any more may be well.
+// gpuState is how the GPU is. One that nobody has asked for since the agent started, or
+// that is not on an exporter's page any more, may be well.
 func (a *answer) gpuState(g server.GPU) string {
-	if !g.Present && a.gpuPage() != nil {
+	_, asked := g.Readings[metric.GPUPresent.Name]
+	switch {
+	case g.Present:
+	case !asked:
+		return "not seen"
+	case a.gpuPage() != nil:
 		return "not listed"
 	}
 	return gpuState(g)

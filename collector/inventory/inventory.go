@@ -153,7 +153,7 @@ func (s *Source) await(ctx context.Context) *collector.Snapshot {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if snap := s.cfg.Snapshot(); snap != nil && listsProcesses(snap) {
+		if snap := s.cfg.Snapshot(); snap != nil && (listsProcesses(snap) || snap.GPUPage() != nil) { // a page has its list at once, or never
 			return snap
 		}
 		select {
