@@ -67,14 +67,14 @@ func (c *dcgm) sample(name []byte, labels []exposition.Label, v float64) error {
 func (c *dcgm) lay(u *use, d *device, i *instance, at place, labels []exposition.Label, v float64) {
 	switch u.special {
 	case lastXid:
-		d.fallen = append(d.fallen, fallen{way: byLast, code: codeOf(v)})
+		d.fallen = append(d.fallen, fallen{way: byLast, gi: at.gi, code: codeOf(v)})
 	case windowXid, totalXid:
 		if code := numberOf(valueOf(labels, "xid")); code > 0 {
 			w := byWindow
 			if u.special == totalXid {
 				w = byTotal
 			}
-			d.fallen = append(d.fallen, fallen{way: w, code: code, value: v})
+			d.fallen = append(d.fallen, fallen{way: w, gi: at.gi, code: code, value: v})
 		}
 	case reasons:
 		if v >= 0 && v < 1<<32 {

@@ -22,6 +22,7 @@ const (
 // fallen is one such number on a page.
 type fallen struct {
 	way   way
+	gi    int // GPU instance that it is told of; -1: the whole GPU
 	code  int // of byLast: the value
 	value float64
 	at    time.Time // when it fell last, if the page tells
@@ -29,12 +30,13 @@ type fallen struct {
 
 type fallKey struct {
 	way  way
+	gi   int
 	code int
 }
 
 // past is what is kept of one GPU between pages.
 type past struct {
-	last    int // code of byLast
+	last    map[int]int // code of byLast, by GPU instance
 	before  map[fallKey]float64
 	counts  []collector.XidCount
 	dropped map[*metric.Def]uint64
@@ -47,10 +49,13 @@ const (
 	exported  = time.Minute // how old an exporter's values may be: dcgm-exporter looks every 30 s
 )
 
+func newPast() *past { return &past{last: map[int]int{}, before: map[fallKey]float64{}} }
+
 // fell finds what has fallen since the page before. What a first page shows may be
 // from long ago: nobody is told of it.
 func (f *past) fell(now time.Time, told []fallen, first bool) (fell map[int]time.Time) {
 	fell = map[int]time.Time{}
+	by := map[int]way{}
 	// Who counts knows of more than who remembers the last one.
 	slices.SortStableFunc(told, func(a, b fallen) int { return cmp.Compare(b.way, a.way) })
 	for _, t := range told {
@@ -59,12 +64,14 @@ func (f *past) fell(now time.Time, told []fallen, first bool) (fell map[int]time
 		case t.code < 0 || t.code > maxCode:
 			continue
 		case t.way == byLast:
-			if t.code != f.last && t.code != 0 {
+			if t.code != f.last[t.gi] && t.code != 0 {
 				more = 1
 			}
-			f.last = t.code
+			if len(f.last) <= maxInstances {
+				f.last[t.gi] = t.code
+			}
 		default:
-			k := fallKey{t.way, t.code}
+			k := fallKey{t.way, t.gi, t.code}
 			before, known := f.before[k]
 			if !known && len(f.before) >= maxCodes {
 				continue
@@ -82,15 +89,16 @@ func (f *past) fell(now time.Time, told []fallen, first bool) (fell map[int]time
 		if age := now.Sub(t.at); !t.at.IsZero() && age >= 0 && age < time.Hour {
 			at = t.at
 		}
-		if _, seen := fell[t.code]; !seen { // another name tells of the same
+		if w, seen := by[t.code]; !seen || w == t.way { // else another name tells of the same
 			f.count(t.code, min(more, maxAtOnce), at)
+			by[t.code] = t.way
 		}
 		fell[t.code] = at
 	}
 	// A code that is not on the page any more has not fallen again when it comes back
 	// with the number that it had; one of a window has.
 	for k := range f.before {
-		if k.way == byWindow && !slices.ContainsFunc(told, func(t fallen) bool { return t.way == byWindow && t.code == k.code }) {
+		if k.way == byWindow && !slices.ContainsFunc(told, func(t fallen) bool { return t.way == byWindow && t.gi == k.gi && t.code == k.code }) {
 			delete(f.before, k)
 		}
 	}

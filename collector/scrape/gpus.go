@@ -196,7 +196,7 @@ func (s *GPUs) settle(b *board, part *collector.Part, now time.Time) {
 		d := b.devices[slices.IndexFunc(b.devices, func(d *device) bool { return d.gpu.UUID == g.UUID })]
 		f, known := s.memory.gpus[g.UUID]
 		if !known {
-			f = &past{before: map[fallKey]float64{}}
+			f = newPast()
 			s.memory.gpus[g.UUID] = f
 		}
 		for code, at := range f.fell(now, d.fallen, !known) {

@@ -134,6 +134,12 @@ func TestXidsOnPages(t *testing.T) {
 	byCode := func(name string, code, n int) string {
 		return fmt.Sprintf("DCGM_EXP_XID_ERRORS_%s{UUID=\"GPU-a\",xid=\"%d\"} %d\n", name, code, n)
 	}
+	onInstances := func(codes ...int) (page string) {
+		for gi, code := range codes {
+			page += fmt.Sprintf("DCGM_FI_DEV_XID_ERRORS{UUID=\"GPU-a\",GPU_I_ID=\"%d\"} %d\n", gi, code)
+		}
+		return page
+	}
 	for name, c := range map[string]struct {
 		pages  []string
 		want   [][]int
@@ -148,6 +154,7 @@ func TestXidsOnPages(t *testing.T) {
 		"a counter that appears":         {[]string{"", byCode("TOTAL", 79, 1)}, [][]int{nil, {79}}, []collector.XidCount{{Code: 79, Count: 1, Last: noon.Add(15 * time.Second)}}},
 		"a counter that begins anew":     {[]string{byCode("TOTAL", 31, 5), byCode("TOTAL", 31, 1)}, [][]int{nil, {31}}, []collector.XidCount{{Code: 31, Count: 1, Last: noon.Add(15 * time.Second)}}},
 		"a window that moves on":         {[]string{byCode("COUNT", 31, 2), byCode("COUNT", 31, 1), "", byCode("COUNT", 31, 1)}, [][]int{nil, nil, nil, {31}}, []collector.XidCount{{Code: 31, Count: 1, Last: noon.Add(45 * time.Second)}}},
+		"each instance for itself":       {[]string{onInstances(0, 43), onInstances(0, 43), onInstances(31, 43), onInstances(31, 43)}, [][]int{nil, nil, {31}, nil}, []collector.XidCount{{Code: 31, Count: 1, Last: noon.Add(30 * time.Second)}}},
 		"told in three ways":             {[]string{last(0), last(31) + byCode("COUNT", 31, 4) + byCode("TOTAL", 31, 4)}, [][]int{nil, {31}}, []collector.XidCount{{Code: 31, Count: 4, Last: noon.Add(15 * time.Second)}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -234,7 +234,7 @@ func (c *smi) xid(d *device, name string, labels []exposition.Label, v float64) 
 		}
 	}
 	if told == nil {
-		d.fallen = append(d.fallen, fallen{way: byTotal, code: code, value: math.NaN()})
+		d.fallen = append(d.fallen, fallen{way: byTotal, gi: -1, code: code, value: math.NaN()})
 		told = &d.fallen[len(d.fallen)-1]
 	}
 	if name == "xid_errors_total" {
