@@ -193,6 +193,18 @@ type Page struct {
 	GPUs        bool   `json:"gpus"`        // it stands for the driver
 }
 
+// String says what of the page was understood.
+func (p Page) String() string {
+	words := p.URL + ", " + p.Exporter
+	if p.Names != "" {
+		words += ", names " + p.Names
+	}
+	if p.Utilization != "" {
+		words += ", utilization in " + p.Utilization
+	}
+	return words
+}
+
 // Owner is who holds or uses a GPU. The zero Owner is "unattributed".
 type Owner struct {
 	Kind string `json:"kind,omitempty"` // pod, job, container, service, user; empty: unattributed

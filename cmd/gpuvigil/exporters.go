@@ -61,18 +61,6 @@ func paged(s collector.Source, c config.Exporter) collector.Scheduled {
 	return collector.Scheduled{Source: s, Interval: time.Duration(c.Interval), Deadline: time.Duration(c.Timeout) + time.Second, Expected: true}
 }
 
-// pageWords say what a source that reads a page has understood of it.
-func pageWords(p collector.Page) string {
-	words := p.URL + ", " + p.Exporter
-	if p.Names != "" {
-		words += ", names " + p.Names
-	}
-	if p.Utilization != "" {
-		words += ", utilization in " + p.Utilization
-	}
-	return words
-}
-
 // unread is what a page of GPUs, read once, leaves out that the driver tells.
 func unread(part *collector.Part) []string {
 	var out []string
@@ -112,7 +100,7 @@ func doctorGPUPage(ctx context.Context, c *config.Config) ([]diagnosis, int) {
 		return []diagnosis{d}, -1
 	}
 	d.ok, d.advice = true, ""
-	d.found = fmt.Sprintf("%d GPUs; %s; the driver is not touched (nvml.source)", len(part.GPUs), pageWords(part.Pages[0]))
+	d.found = fmt.Sprintf("%d GPUs; %s; the driver is not touched (nvml.source)", len(part.GPUs), part.Pages[0])
 	if missing := unread(part); len(missing) > 0 {
 		d.advice = "the page does not tell " + strings.Join(missing, "; ") + ": docs/sources.md says what follows from that"
 	}
@@ -131,7 +119,7 @@ func doctorHostPage(ctx context.Context, c *config.Config) diagnosis {
 		d.found = err.Error()
 		return d
 	}
-	d.ok, d.advice, d.found = true, "", pageWords(part.Pages[0])
+	d.ok, d.advice, d.found = true, "", part.Pages[0].String()
 	if !part.Node.Has(metric.CPUCount) {
 		d.ok, d.found, d.advice = false, d.found+"; it tells nothing of CPUs", "switch its cpu collector on: without it a saturated GPU beside an idle CPU is not found"
 	}

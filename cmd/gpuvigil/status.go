@@ -141,7 +141,7 @@ func (a *answer) printStatus(out io.Writer) error {
 		}
 		for _, p := range a.snapshot.Pages {
 			if p.Source == s.Name && s.Up {
-				note = "  " + printable(pageWords(p))
+				note = "  " + printable(p.String())
 			}
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s%s\n", s.Name, sees, since(s.Last, now), note)
