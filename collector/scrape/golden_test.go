@@ -66,7 +66,7 @@ func dump(p *collector.Part) string {
 		}
 	}
 	for _, x := range p.Pages {
-		line("page %+v", x)
+		line("page %s: %s; in place of the driver: %v", x.Source, x, x.GPUs)
 	}
 	if !p.Boot.IsZero() {
 		line("boot %s", p.Boot.UTC().Format(time.RFC3339))

@@ -143,7 +143,7 @@ func (s *GPUs) understood(found []string) error {
 
 // part makes the part of a page that was understood.
 func (s *GPUs) part(now time.Time) (*collector.Part, error) {
-	shown := collector.Page{Source: GPUSource, URL: s.cfg.Page.URL(), Exporter: SMI, Names: smiPrefix + "…", Utilization: unitRatio, GPUs: true}
+	shown := collector.Page{Source: GPUSource, URL: s.cfg.Page.URL(), Exporter: SMI, Names: "nvidia_smi", Utilization: unitRatio, GPUs: true}
 	b := s.smi.board
 	if len(s.dcgm.devices) > 0 {
 		b = s.dcgm.board
