@@ -54,7 +54,7 @@ func TestDoctorOnGPUsWithoutADriver(t *testing.T) {
 		"given to virtual machines": {[]string{"vfio-pci", "nvgrace-gpu-vfio-pci"}, 0, false, "2 with driver vfio"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := doctorBus(busWith(t, c.drivers...), c.listed)
+			d := doctorBus(withSysFS(busWith(t, c.drivers...)), c.listed)
 			if broken := !d.ok && d.needed; broken != c.broken || d.found != c.found || broken && d.advice == "" {
 				t.Errorf("the doctor says %+v, want it broken: %v, and %q", d, c.broken, c.found)
 			}
@@ -62,7 +62,7 @@ func TestDoctorOnGPUsWithoutADriver(t *testing.T) {
 	}
 	sys := t.TempDir()
 	put(t, filepath.Join(sys, "bus/pci/devices"), "no folder")
-	if d := doctorBus(sys, 0); d.ok || d.needed || !strings.Contains(d.advice, "--path.sysfs") {
+	if d := doctorBus(withSysFS(sys), 0); d.ok || d.needed || !strings.Contains(d.advice, "--path.sysfs") {
 		t.Errorf("of a bus that cannot be read the doctor says %+v, want where to name it", d)
 	}
 }
@@ -96,8 +96,14 @@ func TestDoctorOnFindingInferenceServers(t *testing.T) {
 	}
 	says(false, "off; 0 targets are configured", "CAP_SYS_PTRACE")
 	c.Inference.Discover = true
-	c.Inference.Targets = []config.Target{{URL: "http://a/metrics"}}
+	c.Inference.Targets = []config.Target{{Page: config.Page{URL: "http://a/metrics"}}}
 	says(false, "only servers of this user are found", "inference.targets")
 	put(t, filepath.Join(proc, "1", "fd", "0"), "")
 	says(true, "are looked at", "")
+}
+
+func withSysFS(dir string) *config.Config {
+	c := config.Default()
+	c.Host.SysFS = dir
+	return c
 }

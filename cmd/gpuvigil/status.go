@@ -130,7 +130,7 @@ func (a *answer) printStatus(out io.Writer, missing string) error {
 	for _, g := range a.snapshot.GPUs {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Index, printable(g.Model),
 			reading(g.Readings, metric.Utilization, "%.0f %%", 100), memoryShare(g), reading(g.Readings, metric.PowerDraw, "%.0f W", 1),
-			reading(g.Readings, metric.Temperature, "%.0f °C", 1), printable(gpuOwner(g)), gpuState(g))
+			reading(g.Readings, metric.Temperature, "%.0f °C", 1), printable(gpuOwner(g)), a.gpuState(g))
 	}
 	fmt.Fprintf(w, "\nsource\tsees\tlast sample\n")
 	for _, s := range a.snapshot.Sources {
@@ -139,6 +139,11 @@ func (a *answer) printStatus(out io.Writer, missing string) error {
 			sees, note = "NO", "  "+printable(s.Error)
 			if !s.Expected {
 				sees = "not here"
+			}
+		}
+		for _, p := range a.snapshot.Pages {
+			if p.Source == s.Name && s.Up {
+				note = "  " + printable(p.String())
 			}
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s%s\n", s.Name, sees, since(s.Last, now), note)
@@ -161,6 +166,20 @@ func (a *answer) missing(want int) string {
 		return fmt.Sprintf("%d of %d GPUs answer", answering, want)
 	}
 	return ""
+}
+
+// gpuState is how the GPU is. One that nobody has asked for since the agent started, or
+// that is not on an exporter's page any more, may be well.
+func (a *answer) gpuState(g server.GPU) string {
+	_, asked := g.Readings[metric.GPUPresent.Name]
+	switch {
+	case g.Present, g.GivenAway:
+	case !asked:
+		return "not seen"
+	case a.gpuPage() != nil:
+		return "not listed"
+	}
+	return gpuState(g)
 }
 
 // headline is the node's state in one line.
