@@ -29,6 +29,7 @@ var undrawn = map[*metric.Def]string{
 	metric.FunctionCalls:  "to divide the time by, which is drawn; the calls of all functions together are drawn",
 	metric.FunctionErrors: "drawn for all functions together",
 
+	metric.EndpointApproximate:   "to join on when servers of different engines are compared",
 	metric.OwnerReadFailures:     "for whoever asks why a process is unattributed; that it is, is drawn",
 	metric.KubeletAge:            "that the kubelet does not answer is drawn, as a source that is down",
 	metric.AllocationsKnown:      "that the kubelet does not answer is drawn, and so is the time that is unobserved by it",

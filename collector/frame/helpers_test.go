@@ -85,7 +85,7 @@ func fullPart() *collector.Part {
 		},
 		GPUs: []collector.GPU{{
 			Index: 3, UUID: "GPU-3", Model: "NVIDIA H200", PCIBusID: "00000000:3B:00.0", Serial: "165", VBIOS: "96.00", Architecture: "hopper",
-			ComputeCapability: "9.0", CPUs: "0-31,64-95", NUMANodes: "1",
+			ComputeCapability: "9.0", CPUs: "0-31,64-95", NUMANodes: "1", Bound: "nvidia",
 			Present: true, Hung: true, MIG: true,
 			Owners:      []collector.Owner{owner, {Kind: "user", ID: "1000"}},
 			Unsupported: []*metric.Def{metric.FanSpeed, metric.XidErrors},
@@ -103,7 +103,8 @@ func fullPart() *collector.Part {
 		Processes: []collector.Process{{PID: 4711, Start: 1 << 40, Name: "python\xff\n", UID: -1, GPU: 3, UUID: "GPU-3", MIG: "7/1",
 			Owner: owner, Container: "main", Readings: readings(rng, metric.Process)}},
 		Endpoints: []collector.Endpoint{{URL: "http://127.0.0.1:8000/metrics", Engine: "vllm", Model: "llama", GPUs: []string{"GPU-3"},
-			Readings: readings(rng, metric.Endpoint), Histograms: []collector.Histogram{
+			Approximate: []*metric.Def{metric.TimeToFirstToken, metric.PromptTokens},
+			Readings:    readings(rng, metric.Endpoint), Histograms: []collector.Histogram{
 				{Row: metric.QueueTime, Bounds: []float64{0.3, 1, 60}, Counts: []uint64{7, 9, 9, 1 << 60}, Sum: 4.25},
 				{Row: metric.RequestDuration, Counts: []uint64{3}, Sum: math.Inf(1)},
 			}}},

@@ -14,6 +14,9 @@ func (e *exposition) endpoints(s *collector.Snapshot) {
 			continue
 		}
 		e.readings(metric.Endpoint, t, p.Readings)
+		for _, d := range p.Approximate {
+			e.one(metric.EndpointApproximate, 1, p.URL, p.Engine, p.Model, metric.Signal(d))
+		}
 		for _, h := range p.Histograms {
 			e.classic(&t.labels, h)
 		}
