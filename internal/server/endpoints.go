@@ -14,6 +14,10 @@ func (e *exposition) endpoints(s *collector.Snapshot) {
 			continue
 		}
 		e.readings(metric.Endpoint, t, p.Readings)
+		if o, known := s.OwnerOf(p); known && (i == 0 || s.Endpoints[i-1].URL != p.URL) {
+			kind, id, team := ownerLabels(o)
+			e.one(metric.EndpointOwnerInfo, 1, kind, id, team, p.URL)
+		}
 		for _, h := range p.Histograms {
 			e.classic(&t.labels, h)
 		}
