@@ -14,7 +14,7 @@ import (
 
 // variables are what Grafana puts in the place of its variables.
 var variables = strings.NewReplacer(
-	"$"+dashboards.VarInstance, ".*", "$"+dashboards.VarGPU, ".*", "$__rate_interval", "10s", "$__range", "30s",
+	"$"+dashboards.VarInstance, ".*", "$"+dashboards.VarGPU, ".*", "$"+dashboards.VarOwner, ".*", "$__rate_interval", "10s", "$__range", "30s",
 )
 
 // excuses are parts of expressions that may have no answer, with the reason.
