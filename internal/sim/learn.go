@@ -28,6 +28,7 @@ type learner struct {
 	waited     float64   // of these, for data
 	score      float64   // of the evaluation at the last checkpoint
 	progress   demand.Progress
+	told       time.Time // when it wrote its file last
 }
 
 func (l *learner) begin(now time.Time) {
@@ -80,7 +81,21 @@ func (l *learner) observe(now time.Time, r collector.Readings) []collector.Figur
 	s.Checkpoint = float64(l.checkpoint.Unix())
 	s.Finished = 0
 	l.progress.Add(s)
+	l.told = now
+	return l.tell(now, r)
+}
+
+// left is what a training that has ended has left in its file.
+func (w *workload) left(now time.Time) collector.Workload {
+	out := collector.Workload{Owner: w.Owner, Readings: collector.NewReadings(metric.Workload)}
+	out.Quality = w.learner.tell(now, out.Readings)
+	out.Stamp(metric.Slow, now)
+	return out
+}
+
+// tell tells what was written last. It stands while the training is started again.
+func (l *learner) tell(now time.Time, r collector.Readings) []collector.Figure {
 	l.progress.Set(r, true)
-	r.Set(metric.WorkloadSignalAge, 0)
+	r.Set(metric.WorkloadSignalAge, now.Sub(l.told).Seconds())
 	return []collector.Figure{{Name: evaluationName, Value: math.Round(l.score*1e4) / 1e4}}
 }

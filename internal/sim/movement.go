@@ -72,6 +72,9 @@ func (s *Sim) observeMovement() {
 	s.moves = make([]collector.Workload, 0, len(s.workloads))
 	for _, w := range s.workloads {
 		if !w.up {
+			if w.Kind == Training {
+				s.moves = append(s.moves, w.left(s.now))
+			}
 			continue
 		}
 		m, r, n := &w.moved, collector.NewReadings(metric.Workload), float64(len(w.gpus))
