@@ -167,7 +167,7 @@ func (s *Source) claim(f *file, name string, snap *collector.Snapshot, users map
 	}
 	if reason != f.accused {
 		if f.accused = reason; reason != "" {
-			reasons[reason].Inc()
+			counted(reason).Inc()
 			s.cfg.Log.Debug("A file of a workload's own signals does not count, or not as a whole.", "file", name, "reason", reason)
 		}
 	}

@@ -55,7 +55,7 @@ func (s *Source) look(root *os.Root, name string, now time.Time) *file {
 		f.refused = r.reason
 	}
 	if old := s.files[name]; old == nil || old.refused != f.refused || !same(old.info, f.info) {
-		reasons[f.refused].Inc()
+		counted(f.refused).Inc()
 		s.cfg.Log.Debug("A file of a workload's own signals does not count.", "file", name, "reason", f.refused, "err", err)
 	}
 	return f

@@ -6,17 +6,8 @@ import (
 	"gpuvigil/internal/metric"
 )
 
-// The reasons of metric.TextfileReason.
-var (
-	reasons        = counters()
-	tooManyFiles   = reasons["too_many_files"]
-	tooManyFigures = reasons["too_many_figures"]
-)
-
-func counters() map[string]*vm.Counter {
-	out := map[string]*vm.Counter{}
-	for _, r := range metric.TextfileReason {
-		out[r] = vm.GetOrCreateCounter(metric.TextfileErrors.Series(r))
-	}
-	return out
+// counted is the counter of one of metric.TextfileReason. It has a series from its first
+// file on.
+func counted(reason string) *vm.Counter {
+	return vm.GetOrCreateCounter(metric.TextfileErrors.Series(reason))
 }

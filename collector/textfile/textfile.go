@@ -110,7 +110,7 @@ func (s *Source) scan(ctx context.Context, root *os.Root, trust trust, now time.
 		return fmt.Errorf("list the directory of workloads' own signals %s: %w", s.cfg.Directory, err)
 	}
 	if len(names) > s.cfg.MaxFiles {
-		tooManyFiles.Add(len(names) - s.cfg.MaxFiles)
+		counted("too_many_files").Add(len(names) - s.cfg.MaxFiles)
 		names = names[:s.cfg.MaxFiles]
 	}
 	found := map[string]*file{}

@@ -167,13 +167,13 @@ func TestBadFiles(t *testing.T) {
 			if err := make(b, filepath.Join(b.dir, "pod-vision_sweep-0.prom")); err != nil {
 				t.Fatal(err)
 			}
-			before := reasons[reason].Get()
+			before := counted(reason).Get()
 			got, files := b.sample()
 			if files != [3]float64{1, 0, 1} || got[train].Value(metric.WorkloadStep) != 7 || len(got) != 1 {
 				t.Errorf("files read, stale, refused %v; told are %v", files, got)
 			}
-			if b.sample(); reasons[reason].Get() != before+1 {
-				t.Errorf("one version of a file that is looked at twice counts %d times as %s", reasons[reason].Get()-before, reason)
+			if b.sample(); counted(reason).Get() != before+1 {
+				t.Errorf("one version of a file that is looked at twice counts %d times as %s", counted(reason).Get()-before, reason)
 			}
 		})
 	}
@@ -218,10 +218,10 @@ func TestNoMoreFilesAndFiguresThanAllowed(t *testing.T) {
 	for i := range 20 {
 		b.write(fmt.Sprintf("z%d.prom", i), "training_steps_total 1\n", 0)
 	}
-	before := tooManyFiles.Get()
+	before := counted("too_many_files").Get()
 	got, files := b.sample()
-	if files[0] != 8 || tooManyFiles.Get() != before+13 || len(got[train].Quality) != maxFigures {
-		t.Errorf("of 21 files and 32 figures %v files and %d figures are read, %d are counted as too many", files, len(got[train].Quality), tooManyFiles.Get()-before)
+	if files[0] != 8 || counted("too_many_files").Get() != before+13 || len(got[train].Quality) != maxFigures {
+		t.Errorf("of 21 files and 32 figures %v files and %d figures are read, %d are counted as too many", files, len(got[train].Quality), counted("too_many_files").Get()-before)
 	}
 }
 
