@@ -25,7 +25,7 @@ func TestScriptsOfTheDocumentation(t *testing.T) {
 		"sh": func(w collector.Workload) bool { return len(w.Quality) == 1 && w.Quality[0].Value == 0.874 },
 	} {
 		t.Run(language, func(t *testing.T) {
-			blocks := regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindSubmatch(page)
+			blocks := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindSubmatch(page)
 			if blocks == nil {
 				t.Fatalf("the page has no script in %s", language)
 			}

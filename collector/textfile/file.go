@@ -31,15 +31,11 @@ type refusal struct{ reason string }
 func (r refusal) Error() string { return r.reason }
 
 // look returns the file as it is, read again only if it has changed; nil if it is gone.
-func (s *Source) look(root *os.Root, name string, now time.Time) *file {
-	info, err := root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+func (s *Source) look(root *os.Root, name string, info fs.FileInfo, err error, now time.Time) *file {
 	if old := s.files[name]; err == nil && old != nil && same(old.info, info) && old.refused != "future" {
 		return old
 	}
-	f := &file{info: info, uid: -1}
+	f := &file{info: info, uid: userOf(info)}
 	if err == nil {
 		err = f.read(root, name, s.cfg.MaxBytes, now)
 	}
@@ -114,6 +110,17 @@ func (f *file) judge(limit int64, now time.Time) error {
 	}
 	f.uid = int(stat.Uid)
 	return nil
+}
+
+// userOf returns whose the file is; -1 if that is not known.
+func userOf(info fs.FileInfo) int {
+	if info == nil {
+		return -1
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(stat.Uid)
+	}
+	return -1
 }
 
 // parse reads a page. A line that is none costs the whole page: it may be half written.

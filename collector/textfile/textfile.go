@@ -32,6 +32,7 @@ const SourceName = "textfile"
 const (
 	suffix     = ".prom"
 	maxEntries = 65536 // of the directory, whatever they are called
+	maxPerUser = 32    // files of one user who is not privileged: nobody crowds out the others
 	keepRounds = 240   // samples for which a workload that tells nothing is remembered
 )
 
@@ -109,16 +110,22 @@ func (s *Source) scan(ctx context.Context, root *os.Root, trust trust, now time.
 	if err != nil {
 		return fmt.Errorf("list the directory of workloads' own signals %s: %w", s.cfg.Directory, err)
 	}
-	if len(names) > s.cfg.MaxFiles {
-		counted("too_many_files").Add(len(names) - s.cfg.MaxFiles)
-		names = names[:s.cfg.MaxFiles]
-	}
-	found := map[string]*file{}
+	found, of := map[string]*file{}, map[int]int{}
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("read the files in %s: %w", s.cfg.Directory, err)
 		}
-		if f := s.look(root, name, now); f != nil {
+		info, err := root.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it is gone
+		}
+		uid := userOf(info)
+		if len(found) >= s.cfg.MaxFiles || !privileged(uid) && of[uid] >= maxPerUser {
+			counted("too_many_files").Inc()
+			continue
+		}
+		of[uid]++
+		if f := s.look(root, name, info, err, now); f != nil {
 			found[name] = f
 		}
 	}

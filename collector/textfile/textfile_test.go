@@ -225,6 +225,26 @@ func TestNoMoreFilesAndFiguresThanAllowed(t *testing.T) {
 	}
 }
 
+// One user cannot crowd out the others.
+func TestFilesOfOneUserAreBounded(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make files of other users")
+	}
+	b := newBench(t)
+	b.cfg.MaxFiles = 100
+	for i := range maxPerUser + 9 {
+		name := fmt.Sprintf("a%02d.prom", i)
+		b.write(name, "training_steps_total 1\n", 0)
+		if err := os.Chown(filepath.Join(b.dir, name), someUser+2, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.write("slurm-4711.prom", "training_steps_total 5\n", 0)
+	if got, files := b.sample(); files[0] != maxPerUser+1 || got[train].Readings.Value(metric.WorkloadStep) != 5 {
+		t.Errorf("of 41 files of one user and one of root's %v are read", files)
+	}
+}
+
 func TestHostileLabels(t *testing.T) {
 	b := newBench(t)
 	b.write("slurm-4711.prom", "workload_quality{name=\"a\\nb\u202ec\xff\"} 1\nworkload_quality{name=\"\"} 1\nworkload_quality{name=\""+strings.Repeat("x", 500)+"\"} 1\nworkload_quality 4\n", 0)

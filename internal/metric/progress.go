@@ -66,7 +66,7 @@ var (
 	TextfileFiles = row(Def{Entity: Node, Tier: Slow, Max: 1e6, Name: "vigil_textfile_files", Dim: FileState,
 		Help: "Files in textfile.directory at the last look. A refused one is in no reading; vigil_textfile_errors_total has the reason."})
 	TextfileErrors = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_textfile_errors_total", Labels: []string{"reason"},
-		Help: "Files in textfile.directory, each version once, that do not count or not as a whole, by reason; docs/training.md has them."})
+		Help: "Files in textfile.directory, each version once, that do not count or not as a whole, by reason (too_many_files at each look); docs/training.md has them."})
 
 	EndpointOwnerInfo = row(Def{Entity: Workload, Kind: Info, Tier: Fast, Name: "vigil_endpoint_owner_info", Labels: []string{"endpoint"},
 		Help: "Whose an inference server is: the one owner with a process on each of its GPUs; always 1. Absent if those are not known or there are several such owners. Join on instance and endpoint."})
