@@ -33,6 +33,7 @@ var nowhere = excuses{
 	metric.TextfileErrors.Name:                          "every file counts",
 	metric.TeamProjection.Name:                          "three whole days are not known",
 	metric.Drained.Name:                                 "no file says that the node is drained",
+	metric.PageFailures.Name:                            "no source reads the page of another exporter",
 	" unless on (instance) " + metric.OutboxLength.Name: "stands in where no receiver is configured",
 }
 
