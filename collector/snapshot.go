@@ -290,11 +290,21 @@ type Workload struct {
 	Containers  []string
 	Caveats     []Caveat // by fact, then reason
 
+	// Quality is what the workload says of how good its results are, by name.
+	Quality []Figure
+
 	// Remotes are public addresses that it holds connections to, some of them if there
 	// are many: for the evidence of a finding, and only if the configuration allows
 	// it. They are in no metric, answer or recording.
 	Remotes []netip.Addr
 	Readings
+}
+
+// Figure is one number of a workload's quality. Its name is the workload's own: it is
+// untrusted.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"` // finite
 }
 
 // Caveat says that a fact of a workload is absent or not the whole of it.

@@ -36,6 +36,10 @@ var undrawn = map[*metric.Def]string{
 	metric.AllocationsUnresolved: "what is resolved is drawn",
 	metric.StaleJobs:             "what is not stale is drawn",
 
+	metric.WorkloadSteps:   "its rate is drawn, as the workload's step rate",
+	metric.WorkloadSamples: "its rate is drawn",
+	metric.WorkloadTokens:  "its rate is drawn",
+
 	metric.PowerInstant:          "close to vigil_gpu_power_draw_watts, which is drawn",
 	metric.PowerBands:            "for whoever asks how power was spent; the bands of utilization and SM activity are drawn",
 	metric.PowerPeak:             "for sizing a supply; the draw is drawn",

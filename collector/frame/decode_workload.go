@@ -11,6 +11,9 @@ func (d *decoder) workload(w *collector.Workload, v vector) {
 	if !d.done() { // else it is a record of an earlier release
 		w.Caveats = list(d, func(c *collector.Caveat) { c.Fact, c.Reason = d.str(), d.str() })
 	}
+	if !d.done() {
+		w.Quality = list(d, func(f *collector.Figure) { f.Name, f.Value = d.str(), d.float() })
+	}
 }
 
 func (d *decoder) port(i *collector.Interface, v vector) {

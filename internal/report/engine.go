@@ -65,7 +65,7 @@ func (e *Engine) Costs(ctx context.Context, since, until time.Time) (*cost.Answe
 	}
 	q := &query{api: e.api, ctx: ctx, steps: spans(since, until, step)}
 	a := &cost.Answer{Since: since, Until: until, Step: step, Busy: e.api.cfg.Busy, Prices: []cost.Price{}, Rows: []cost.Row{}}
-	for _, part := range []func(*query, *cost.Answer) error{nodes, models, times, shared, priced, budgets} {
+	for _, part := range []func(*query, *cost.Answer) error{nodes, models, times, shared, work, priced, budgets} {
 		if err := part(q, a); err != nil {
 			return nil, err
 		}
