@@ -11,6 +11,3 @@ func (c *CUSUM) Add(deviation, slack, limit float64) float64 {
 	c.sum = max(0, min(c.sum+deviation-slack, 2*limit))
 	return c.sum / limit
 }
-
-// Clear begins anew.
-func (c *CUSUM) Clear() { c.sum = 0 }

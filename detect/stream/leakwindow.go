@@ -56,7 +56,7 @@ func (w *leakWindow) judge(t Trend, ts []int, ys []float64, second int64, young 
 	late := newTrend(ts[half:], ys[half:], scratch)
 	s = min(s, over(late.Slope, leakLate*t.Slope))
 	if s >= leakNearly && rise > float64(w.pending) {
-		w.pending, w.halfBack = float32(rise), float32(t.Level-rise/2)
+		w.pending, w.halfBack = float32(rise), float32(t.Level-float64(rise/2))
 	}
 	return max(min(s, over(rise, leakCame*float64(w.came))), 0)
 }

@@ -118,7 +118,7 @@ func kendallZ(s int, variance float64) float64 {
 func hamedRao(residuals, ranks []float64) float64 {
 	n := len(residuals)
 	rankInto(ranks, residuals)
-	mean := float64(n+1) / 2
+	mean := float64(float64(n+1) / 2)
 	var power float64
 	for _, r := range ranks {
 		power += float64((r - mean) * (r - mean))
@@ -153,7 +153,7 @@ func rankInto(ranks, values []float64) {
 				same++
 			}
 		}
-		ranks[i] = float64(below) + float64(same+1)/2
+		ranks[i] = float64(below) + float64(float64(same+1)/2)
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 	"gpuvigil/internal/metric"
 )
 
-// MapFile, in the directory of series, says what the series are; it may be missing.
+// MapFile is the file in the directory of series that says what they are; it may be
+// missing.
 const MapFile = "series.json"
 
 // mapping is what MapFile says of the files whose path begins with a prefix.
