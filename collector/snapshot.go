@@ -35,6 +35,7 @@ type Snapshot struct {
 	Processes  []Process     // one for each (process, GPU), by GPU index, then pid
 	Endpoints  []Endpoint    // models of inference servers, by URL, then engine and model
 	Targets    []Target      // their metrics pages, by URL
+	Pages      []Page        // what sources read that take another exporter's page, in the order of the sources
 	Workloads  []Workload    // what each owner runs or was given here, by owner
 	Inventory  *Inventory    // what runs on the node; nil if nobody has looked
 	Events     []Event       // what happened since the snapshot before, in order of time
@@ -77,6 +78,10 @@ type GPU struct {
 	CPUs              string // those nearest to it: 0-31,64-95, or a mask 0x5555
 	NUMANodes         string // those of the nearest memory, likewise
 
+	// Bound is the kernel driver that has the GPU's device on the PCI bus, or NoDriver
+	// or NoDevice; empty if nobody looked.
+	Bound string
+
 	Present bool    // the driver answers for it
 	Hung    bool    // a driver call on it has not returned within its limit
 	MIG     bool    // MIG mode is on
@@ -94,6 +99,18 @@ type GPU struct {
 	// Distributions of the fast signals, by row; empty unless they were asked for.
 	Distributions []Distribution
 	Readings
+}
+
+// What stands in GPU.Bound where no driver has the device, or there is none any more.
+const (
+	NoDriver = "(none)"
+	NoDevice = "(gone)"
+)
+
+// GivenAway reports whether another driver than NVIDIA's has the GPU: it was passed on
+// to a virtual machine, say.
+func (g *GPU) GivenAway() bool {
+	return !g.Present && g.Bound != "" && g.Bound != "nvidia" && g.Bound != NoDriver && g.Bound != NoDevice
 }
 
 // Path is the way from one GPU to another one.
@@ -170,8 +187,33 @@ type Endpoint struct {
 	Model  string   // untrusted; empty if the server does not tell
 	GPUs   []string // uuids that it runs on, if known
 
+	// Approximate are what the server tells something near to, and not itself.
+	Approximate []*metric.Def
+
 	Histograms []Histogram // in the catalogue's order
 	Readings
+}
+
+// EndpointKey tells the models of inference servers apart: a page may tell of several.
+type EndpointKey struct {
+	URL    string `json:"url"`
+	Engine string `json:"engine,omitempty"`
+	Model  string `json:"model,omitempty"`
+}
+
+// Key returns what the endpoint is known by, over time.
+func (e *Endpoint) Key() EndpointKey { return EndpointKey{e.URL, e.Engine, e.Model} }
+
+// String returns URL#engine/model, without what is not known.
+func (k EndpointKey) String() string {
+	out := k.URL
+	if k.Engine != "" || k.Model != "" {
+		out += "#" + k.Engine
+	}
+	if k.Model != "" {
+		out += "/" + k.Model
+	}
+	return out
 }
 
 // Target is the metrics page of an inference server.
@@ -179,6 +221,29 @@ type Target struct {
 	URL        string // without user info and query
 	Discovered bool   // found by the sockets of processes on the GPUs, not configured
 	Readings
+}
+
+// Page is another exporter's page that a source reads in place of the driver or the
+// kernel, as far as it was understood.
+type Page struct {
+	Source      string `json:"source"`
+	URL         string `json:"url"`         // without user info and query
+	Exporter    string `json:"exporter"`    // dcgm-exporter, nvidia_gpu_exporter, node_exporter
+	Names       string `json:"names"`       // which generation of its names
+	Utilization string `json:"utilization"` // percent, ratio or unclear; empty: it tells none
+	GPUs        bool   `json:"gpus"`        // it stands for the driver
+}
+
+// String says what of the page was understood.
+func (p Page) String() string {
+	words := p.URL + ", " + p.Exporter
+	if p.Names != "" {
+		words += ", names " + p.Names
+	}
+	if p.Utilization != "" {
+		words += ", utilization in " + p.Utilization
+	}
+	return words
 }
 
 // Owner is who holds or uses a GPU. The zero Owner is "unattributed".
@@ -225,11 +290,21 @@ type Workload struct {
 	Containers  []string
 	Caveats     []Caveat // by fact, then reason
 
+	// Quality is what the workload says of how good its results are, by name.
+	Quality []Figure
+
 	// Remotes are public addresses that it holds connections to, some of them if there
 	// are many: for the evidence of a finding, and only if the configuration allows
 	// it. They are in no metric, answer or recording.
 	Remotes []netip.Addr
 	Readings
+}
+
+// Figure is one number of a workload's quality. Its name is the workload's own: it is
+// untrusted.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"` // finite
 }
 
 // Caveat says that a fact of a workload is absent or not the whole of it.
@@ -331,18 +406,23 @@ const (
 // Event is something that happened at one instant. Each is in exactly one
 // snapshot.
 type Event struct {
-	Time      time.Time `json:"time"`
-	Kind      EventKind `json:"kind"`
-	UUID      string    `json:"uuid,omitempty"`       // the GPU, if it is about one that is known
-	PCI       string    `json:"pci_bus_id,omitempty"` // as the kernel writes it, if that is how it was told: 0000:3b:00.0
-	Code      int       `json:"code,omitempty"`
-	Fatal     bool      `json:"fatal,omitempty"`  // the driver calls it fatal
-	Source    string    `json:"source,omitempty"` // of a fault: who told, joined by "+": nvml, kernel, fabric_manager, sim
-	Component string    `json:"component,omitempty"`
-	Owner     Owner     `json:"owner,omitzero"`
-	From      string    `json:"from,omitempty"`
-	To        string    `json:"to,omitempty"`
-	Text      string    `json:"text,omitempty"` // untrusted
+	Time   time.Time `json:"time"`
+	Kind   EventKind `json:"kind"`
+	UUID   string    `json:"uuid,omitempty"`       // the GPU, if it is about one that is known
+	PCI    string    `json:"pci_bus_id,omitempty"` // as the kernel writes it, if that is how it was told: 0000:3b:00.0
+	Code   int       `json:"code,omitempty"`
+	Fatal  bool      `json:"fatal,omitempty"`  // the driver calls it fatal
+	Source string    `json:"source,omitempty"` // of a fault: who told, joined by "+": nvml, kernel, fabric_manager, gpu_exporter, sim
+
+	// Within is by how much earlier than its time it may have been. It is not
+	// recorded: what joins faults has used it by then.
+	Within time.Duration `json:"-"`
+
+	Component string `json:"component,omitempty"`
+	Owner     Owner  `json:"owner,omitzero"`
+	From      string `json:"from,omitempty"`
+	To        string `json:"to,omitempty"`
+	Text      string `json:"text,omitempty"` // untrusted
 }
 
 // SourceState is how well one source looks.
@@ -454,6 +534,17 @@ func (s *Snapshot) WorkloadOf(o Owner) *Workload {
 	for i := range s.Workloads {
 		if s.Workloads[i].Owner == o {
 			return &s.Workloads[i]
+		}
+	}
+	return nil
+}
+
+// GPUPage returns the page that the GPUs come from, nil if they do not come from one
+// or it has not been read for long.
+func (s *Snapshot) GPUPage() *Page {
+	for i := range s.Pages {
+		if s.Pages[i].GPUs {
+			return &s.Pages[i]
 		}
 	}
 	return nil

@@ -41,6 +41,7 @@ type Part struct {
 	Processes  []Process
 	Endpoints  []Endpoint
 	Targets    []Target
+	Pages      []Page // that the source reads
 	Workloads  []Workload
 	Inventory  *Inventory // nil: the source does not tell
 	Events     []Event    // since the part before; each is delivered once
@@ -49,6 +50,11 @@ type Part struct {
 	// sources list. They add none: one that nobody lists is left out.
 	Attributions []Attribution
 	Allocations  []Allocation
+
+	// Bus is which kernel driver has which NVIDIA GPU on the PCI bus, by address as
+	// PCIAddress writes it; NoDriver for one that none has. Nil: the source does not
+	// tell. It is joined to the GPUs and not recorded by itself.
+	Bus map[string]string
 
 	// Log is how far a source that reads logs has read for this part; nil for
 	// other sources.
@@ -67,7 +73,7 @@ type Scheduled struct {
 func (s *Snapshot) Part() *Part {
 	return &Part{
 		Time: s.Time, Boot: s.Boot, Simulated: s.Simulated, Node: s.Node,
-		GPUs: s.GPUs, Instances: s.Instances, Links: s.Links, Interfaces: s.Interfaces, Processes: s.Processes, Endpoints: s.Endpoints, Targets: s.Targets,
+		GPUs: s.GPUs, Instances: s.Instances, Links: s.Links, Interfaces: s.Interfaces, Processes: s.Processes, Endpoints: s.Endpoints, Targets: s.Targets, Pages: s.Pages,
 		Workloads: s.Workloads, Inventory: s.Inventory, Events: s.Events,
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"gpuvigil/internal/config"
 )
 
 // busWith makes a sysfs with GPUs on its PCI bus, each with the driver of that name
@@ -52,7 +54,7 @@ func TestDoctorOnGPUsWithoutADriver(t *testing.T) {
 		"given to virtual machines": {[]string{"vfio-pci", "nvgrace-gpu-vfio-pci"}, 0, false, "2 with driver vfio"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := doctorBus(busWith(t, c.drivers...), c.listed)
+			d := doctorBus(withSysFS(busWith(t, c.drivers...)), c.listed)
 			if broken := !d.ok && d.needed; broken != c.broken || d.found != c.found || broken && d.advice == "" {
 				t.Errorf("the doctor says %+v, want it broken: %v, and %q", d, c.broken, c.found)
 			}
@@ -60,7 +62,7 @@ func TestDoctorOnGPUsWithoutADriver(t *testing.T) {
 	}
 	sys := t.TempDir()
 	put(t, filepath.Join(sys, "bus/pci/devices"), "no folder")
-	if d := doctorBus(sys, 0); d.ok || d.needed || !strings.Contains(d.advice, "--path.sysfs") {
+	if d := doctorBus(withSysFS(sys), 0); d.ok || d.needed || !strings.Contains(d.advice, "--path.sysfs") {
 		t.Errorf("of a bus that cannot be read the doctor says %+v, want where to name it", d)
 	}
 }
@@ -78,4 +80,30 @@ func TestDoctorOnPIDs(t *testing.T) {
 	if d := doctorPIDs(proc); d.ok || !strings.Contains(d.found, "cut short") {
 		t.Errorf("with a broken /proc the doctor says %+v", d)
 	}
+}
+
+// Who reads it must learn what the search for servers takes, before it finds nothing.
+func TestDoctorOnFindingInferenceServers(t *testing.T) {
+	proc := t.TempDir()
+	c := config.Default()
+	c.Host.ProcFS = proc
+	says := func(ok bool, found, advice string) {
+		t.Helper()
+		d := doctorDiscovery(c)
+		if d.ok != ok || d.needed || !strings.Contains(d.found, found) || !strings.Contains(d.advice, advice) || (advice == "") != (d.advice == "") {
+			t.Errorf("the doctor says %+v, want it ok: %t, %q, and the advice %q", d, ok, found, advice)
+		}
+	}
+	says(false, "off; 0 targets are configured", "CAP_SYS_PTRACE")
+	c.Inference.Discover = true
+	c.Inference.Targets = []config.Target{{Page: config.Page{URL: "http://a/metrics"}}}
+	says(false, "only servers of this user are found", "inference.targets")
+	put(t, filepath.Join(proc, "1", "fd", "0"), "")
+	says(true, "are looked at", "")
+}
+
+func withSysFS(dir string) *config.Config {
+	c := config.Default()
+	c.Host.SysFS = dir
+	return c
 }

@@ -12,7 +12,6 @@ import (
 
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
-	"gpuvigil/internal/sim"
 	"gpuvigil/rules"
 )
 
@@ -36,8 +35,7 @@ func addHealth(app *kingpin.Application) (string, command) {
 		"Exits 0 if they are well, 1 if not, 2 if it cannot be known. Answers within a second.")
 	state := addStateDir(cmd)
 	maxAge := cmd.Flag("max-age", "How old what the agent knows may be.").Default("1m").Duration()
-	gpus := cmd.Flag("gpus", "How many GPUs there must be, 0 if there need be none. Default: as many as were seen since the node booted or as the driver lists, "+
-		"and one at least if there was one in an earlier boot or there is one on the PCI bus.").Default(strconv.Itoa(asSeen)).Int()
+	gpus := addGPUs(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		ctx, cancel := context.WithTimeout(ctx, healthLimit)
 		defer cancel()
@@ -56,6 +54,11 @@ func addHealth(app *kingpin.Application) (string, command) {
 		}
 		return v.exit()
 	}
+}
+
+func addGPUs(cmd *kingpin.CmdClause) *int {
+	return cmd.Flag("gpus", "How many GPUs there must be, 0 if there need be none. Default: as many as were seen since the node booted or as the driver lists, "+
+		"and one at least if there was one in an earlier boot or there is one on the PCI bus.").Default(strconv.Itoa(asSeen)).Int()
 }
 
 // verdict is what is wrong with a node, in words.
@@ -99,7 +102,7 @@ func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 		v.unknown = append(v.unknown, "the driver is released until "+until.Local().Format(time.TimeOnly))
 	}
 	for _, s := range a.blind() {
-		if s.Name == nvmlSource || s.Name == sim.SourceName { // what others see is not about GPUs
+		if ofGPUs(s.Name) { // what others see is not about GPUs
 			v.unknown = append(v.unknown, fmt.Sprintf("source %s does not see: %s", s.Name, s.Error))
 		}
 	}
@@ -109,8 +112,12 @@ func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 	}
 	for _, g := range a.snapshot.GPUs {
 		switch present, known := g.Readings[metric.GPUPresent.Name]; {
+		case g.GivenAway:
+			// whoever said how many GPUs there must be counts it as missing, nobody else does
 		case g.Hung:
 			v.problems = append(v.problems, fmt.Sprintf("GPU %d hangs", g.Index))
+		case known && present == 0 && a.gpuPage() != nil:
+			v.problems = append(v.problems, fmt.Sprintf("GPU %d is not on the page of %s any more", g.Index, a.gpuPage().Exporter))
 		case known && present == 0:
 			v.problems = append(v.problems, fmt.Sprintf("GPU %d is lost", g.Index))
 		case known:

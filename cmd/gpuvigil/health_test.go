@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/scrape"
 	"gpuvigil/detect"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
@@ -67,10 +68,22 @@ func fires(rule rules.ID, severity rules.Severity, title string) detect.Finding 
 		Node: "gpu-01", GPUIndex: 1, Evidence: detect.Evidence{Title: title}}
 }
 
+// givenAway passes a GPU on to a virtual machine.
+func givenAway(s *collector.Snapshot, _ *detect.View) {
+	s.GPUs[1].Present, s.GPUs[1].Bound = false, "vfio-pci"
+	s.GPUs[1].Set(metric.GPUPresent, 0)
+}
+
 // without takes the driver and what it told away.
 func without(s *collector.Snapshot) {
 	s.GPUs = nil
 	s.Sources[0].Err, s.Sources[0].Last, s.Sources[0].Expected = "no NVIDIA driver: not on this machine", time.Time{}, false
+}
+
+// onPage has the GPUs come from an exporter's page.
+func onPage(s *collector.Snapshot) {
+	s.Sources[0].Name = scrape.GPUSource
+	s.Pages = []collector.Page{{Source: scrape.GPUSource, URL: "http://127.0.0.1:9400/metrics", Exporter: scrape.DCGM, Names: "until 4.8", Utilization: "percent", GPUs: true}}
 }
 
 // onBus says how many GPUs each driver has, in the order of metric.PCIDriver.
@@ -92,11 +105,27 @@ func TestHealth(t *testing.T) {
 			s.GPUs[1].Present = false
 			s.GPUs[1].Set(metric.GPUPresent, 0)
 		}, nil, 1, "PROBLEM  GPU 1 is lost\n"},
-		"hung":  {func(s *collector.Snapshot, _ *detect.View) { s.GPUs[0].Hung = true }, nil, 1, "PROBLEM  GPU 0 hangs\n"},
-		"fewer": {func(*collector.Snapshot, *detect.View) {}, []string{"--gpus=8"}, 1, "PROBLEM  2 of 8 GPUs answer\n"},
+		"given to a virtual machine":             {givenAway, nil, 0, "OK  1 GPUs\n"},
+		"given to a virtual machine, and missed": {givenAway, []string{"--gpus=2"}, 1, "PROBLEM  1 of 2 GPUs answer\n"},
+		"hung":                                   {func(s *collector.Snapshot, _ *detect.View) { s.GPUs[0].Hung = true }, nil, 1, "PROBLEM  GPU 0 hangs\n"},
+		"fewer":                                  {func(*collector.Snapshot, *detect.View) {}, []string{"--gpus=8"}, 1, "PROBLEM  2 of 8 GPUs answer\n"},
 		"lost before the agent": {func(s *collector.Snapshot, _ *detect.View) {
 			s.Node.Set(metric.GPUsSeen, 3)
 		}, nil, 1, "PROBLEM  2 of 3 GPUs answer\n"},
+		"not on the exporter's page": {func(s *collector.Snapshot, _ *detect.View) {
+			onPage(s)
+			s.GPUs[1].Present = false
+			s.GPUs[1].Set(metric.GPUPresent, 0)
+		}, nil, 1, "PROBLEM  GPU 1 is not on the page of dcgm-exporter any more\n"},
+		"well, by the exporter's page": {func(s *collector.Snapshot, _ *detect.View) { onPage(s); onBus(s, 2) }, nil, 0, "OK  2 GPUs\n"},
+		"the exporter's page is gone": {func(s *collector.Snapshot, _ *detect.View) {
+			onPage(s)
+			s.Pages = nil
+			s.Sources[0].Err, s.Sources[0].Last = "read the GPUs from the page http://127.0.0.1:9400/metrics: connection refused", time.Time{}
+			for i := range s.GPUs {
+				s.GPUs[i].Readings = collector.NewReadings(metric.GPU)
+			}
+		}, nil, 2, "UNKNOWN  source gpu_exporter does not see: read the GPUs from the page http://127.0.0.1:9400/metrics: connection refused\n"},
 		"page": {func(_ *collector.Snapshot, v *detect.View) {
 			v.Findings = []detect.Finding{fires(rules.IDXid, rules.Page, "The power management unit halted (Xid 62)")}
 		}, nil, 1, "PROBLEM  The power management unit halted (Xid 62) on gpu-01/1\n"},
@@ -196,6 +225,7 @@ func TestHealth(t *testing.T) {
 func TestStatusMissesTheGPUs(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*collector.Snapshot)
+		args   []string
 		code   int
 		says   string
 	}{
@@ -203,21 +233,27 @@ func TestStatusMissesTheGPUs(t *testing.T) {
 			gpus := s.GPUs
 			without(s)
 			s.GPUs = gpus
-		}, 3, "gpu-01  no driver answers any more for the 2 GPUs that were seen since the node booted\n"},
+		}, nil, 3, "gpu-01  no driver answers any more for the 2 GPUs that were seen since the node booted\n"},
 		"no driver, but GPUs": {func(s *collector.Snapshot) {
 			without(s)
 			onBus(s, 0, 0, 1, 7)
-		}, 3, "gpu-01  8 NVIDIA GPUs are on the PCI bus and no driver answers for them\n"},
+		}, nil, 3, "gpu-01  8 NVIDIA GPUs are on the PCI bus and no driver answers for them\n"},
 		"no driver, no GPU": {func(s *collector.Snapshot) {
 			without(s)
 			onBus(s, 0, 0, 0, 0)
-		}, 0, "gpu-01  nothing is wrong\n"},
+		}, nil, 0, "gpu-01  nothing is wrong\n"},
+		"a node that is meant to have none": {func(s *collector.Snapshot) {
+			without(s)
+			onBus(s, 0, 0, 1, 7)
+		}, []string{"--gpus=0"}, 0, "gpu-01  nothing is wrong\n"},
+		"fewer than there must be": {func(*collector.Snapshot) {}, []string{"--gpus=8"}, 3, "gpu-01  2 of 8 GPUs answer\n"},
+		"as many as there must be": {func(*collector.Snapshot) {}, []string{"--gpus=2"}, 0, "gpu-01  nothing is wrong\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, out, _ := gpuvigil(t, "status", "--state.dir="+fakeAgent(t, func(s *collector.Snapshot, _ *detect.View) {
+			code, out, _ := gpuvigil(t, append([]string{"status", "--state.dir=" + fakeAgent(t, func(s *collector.Snapshot, _ *detect.View) {
 				s.Sources = s.Sources[:1]
 				c.change(s)
-			}))
+			})}, c.args...)...)
 			if code != c.code || !strings.HasPrefix(out, c.says) {
 				t.Errorf("exit %d and %q, want %d and %q first", code, out, c.code, c.says)
 			}

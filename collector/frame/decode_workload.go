@@ -11,12 +11,22 @@ func (d *decoder) workload(w *collector.Workload, v vector) {
 	if !d.done() { // else it is a record of an earlier release
 		w.Caveats = list(d, func(c *collector.Caveat) { c.Fact, c.Reason = d.str(), d.str() })
 	}
+	if !d.done() {
+		w.Quality = list(d, func(f *collector.Figure) { f.Name, f.Value = d.str(), d.float() })
+	}
 }
 
 func (d *decoder) port(i *collector.Interface, v vector) {
 	i.Device, i.Port = d.str(), d.int()
 	i.LinkLayer, i.State, i.PhysicalState = d.str(), d.str(), d.str()
 	i.Readings = d.readings(v)
+}
+
+func (d *decoder) page(p *collector.Page, _ vector) {
+	for _, s := range [...]*string{&p.Source, &p.URL, &p.Exporter, &p.Names, &p.Utilization} {
+		*s = d.str()
+	}
+	p.GPUs = d.uvarint()&flagGPUs != 0
 }
 
 func (d *decoder) attribution(a *collector.Attribution, _ vector) {

@@ -21,6 +21,11 @@ func (e *encoder) workload(w *collector.Workload) {
 		e.str(c.Fact)
 		e.str(c.Reason)
 	}
+	e.list(len(w.Quality))
+	for _, f := range w.Quality {
+		e.str(f.Name)
+		e.float(f.Value)
+	}
 }
 
 func (e *encoder) port(i *collector.Interface) {
@@ -30,6 +35,13 @@ func (e *encoder) port(i *collector.Interface) {
 	e.str(i.State)
 	e.str(i.PhysicalState)
 	e.readings(i.Readings, metric.Interface)
+}
+
+func (e *encoder) page(p *collector.Page) {
+	for _, s := range [...]string{p.Source, p.URL, p.Exporter, p.Names, p.Utilization} {
+		e.str(s)
+	}
+	e.uvarint(bit(p.GPUs, flagGPUs))
 }
 
 func (e *encoder) attribution(a *collector.Attribution) {

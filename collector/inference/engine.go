@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpuvigil/collector/exposition"
 	"gpuvigil/internal/metric"
 )
 
@@ -33,7 +34,11 @@ type engine struct {
 	counters   []counter
 	sums       []sum
 	histograms []histogram
-	notes      []string // what a reader of the numbers should know
+
+	// approximate are signals that the server tells something near to; notes say how
+	// near.
+	approximate []*metric.Def
+	notes       []string // what a reader of the numbers should know
 }
 
 // origin is where a number stands on the page. The first origin of a list that has
@@ -54,6 +59,7 @@ type origin struct {
 type gauge struct {
 	row     *metric.Def
 	from    []origin
+	more    []origin // each is added where it is told
 	less    []origin // is subtracted
 	over    []origin // divides
 	largest bool
@@ -105,6 +111,7 @@ type kind uint8
 
 const (
 	ofGauge   kind = iota
+	ofMore         // what a gauge is more by
 	ofLess         // what a gauge is less by
 	ofOver         // what a gauge is divided by
 	ofCounter      //
@@ -139,6 +146,7 @@ func newIndex(engines []*engine) *index {
 	for _, e := range engines {
 		for i := range e.gauges {
 			x.add(e, ofGauge, i, e.gauges[i].from, "")
+			x.add(e, ofMore, i, e.gauges[i].more, "")
 			x.add(e, ofLess, i, e.gauges[i].less, "")
 			x.add(e, ofOver, i, e.gauges[i].over, "")
 		}
@@ -182,7 +190,7 @@ func (x *index) known(family string, e *engine) {
 }
 
 // matches reports whether a sample has the label values that the origin wants.
-func (o *origin) matches(labels []pair) bool {
+func (o *origin) matches(labels []exposition.Label) bool {
 	for name, want := range o.only {
 		got := string(valueOf(labels, name))
 		if except, not := strings.CutPrefix(want, "!"); not {
@@ -204,17 +212,17 @@ func (o *origin) scaled(v float64) float64 {
 }
 
 // valueOf returns a label's value, nil if it is not there.
-func valueOf(labels []pair, name string) []byte {
+func valueOf(labels []exposition.Label, name string) []byte {
 	for i := range labels {
-		if string(labels[i].name) == name {
-			return labels[i].value
+		if string(labels[i].Name) == name {
+			return labels[i].Value
 		}
 	}
 	return nil
 }
 
 // column returns which of the row's columns the sample counts for, -1 for none.
-func (c *counter) column(labels []pair) int {
+func (c *counter) column(labels []exposition.Label) int {
 	if c.row.Dim == nil {
 		return 0
 	}

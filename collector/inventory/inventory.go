@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/proc"
 	"gpuvigil/internal/metric"
 )
 
@@ -119,6 +120,7 @@ func (s *Source) Sample(ctx context.Context) (*collector.Part, error) {
 	errs = append(errs, err)
 	absent = append(absent, s.node.absent...)
 	if snap == nil || !listsProcesses(snap) {
+		part.Inventory = unlisted(snap, part.Time, absent)
 		return part, errors.Join(errs...)
 	}
 	mounts, err := s.nodeMounts()
@@ -152,7 +154,7 @@ func (s *Source) await(ctx context.Context) *collector.Snapshot {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if snap := s.cfg.Snapshot(); snap != nil && listsProcesses(snap) {
+		if snap := s.cfg.Snapshot(); snap != nil && (listsProcesses(snap) || snap.GPUPage() != nil) { // a page has its list at once, or never
 			return snap
 		}
 		select {
@@ -172,6 +174,15 @@ func listsProcesses(snap *collector.Snapshot) bool {
 		}
 	}
 	return false
+}
+
+// unlisted is the inventory of a node of which nobody will ever list the processes: it
+// says why it is empty. Of another node it is nil, as nobody has looked.
+func unlisted(snap *collector.Snapshot, now time.Time, absent []string) *collector.Inventory {
+	if snap == nil || snap.GPUPage() == nil {
+		return nil
+	}
+	return &collector.Inventory{At: now, Absent: append(absent, "what runs on the GPUs: they are read from the page of "+snap.GPUPage().Exporter+", which lists no processes")}
 }
 
 // host opens the node's root directory, nil if it is not to be looked into.
@@ -207,8 +218,8 @@ func (s *Source) nodeMounts() (*nodeMounts, error) {
 	if err != nil {
 		return &n, nil // hidden: then no mount is known to be the node's
 	}
-	err = errors.Join(p.mounts(n.add), p.close())
-	if errors.Is(err, unix.EACCES) || errors.Is(err, errGone) {
+	err = errors.Join(p.mounts(n.add), p.Close())
+	if errors.Is(err, unix.EACCES) || errors.Is(err, proc.ErrGone) {
 		err = nil
 	}
 	return &n, err

@@ -16,6 +16,14 @@ var (
 	SourceErrors = row(Def{Entity: Source, Kind: Counter, Name: "vigil_source_errors_total",
 		Help: "Samples of the source that failed or came too late."})
 
+	SourcePage = row(Def{Entity: Source, Kind: Info, Name: "vigil_source_page_info",
+		Labels: []string{"endpoint", "exporter", "names", "utilization"},
+		Help: "What the source reads is another exporter's page at endpoint, not the driver or the kernel; always 1. names is which generation of that exporter's names was recognised, " +
+			"utilization in which unit it tells utilization: percent, ratio, or unclear, then values that could be either are left out."})
+	PageFailures = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_source_page_failures_total", Labels: []string{"source", "reason"},
+		Help: "Looks at another exporter's page that failed, by reason: those of vigil_inference_target_failing that are not about engines, and unknown_page, other_page (not what the configuration names), " +
+			"several_nodes, not_collected (the exporter says that it could not), frozen (nothing on it changes)."})
+
 	NVMLCalls = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_nvml_calls_total",
 		Help: "Calls into NVML by the present child process."})
 	NVMLErrors = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_nvml_call_errors_total",
@@ -52,7 +60,7 @@ var (
 
 	Scrapes      = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_scrapes_total", Help: "Scrapes answered."})
 	SeriesCapped = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_series_capped_total", Labels: []string{"kind"},
-		Help: "Series that a scrape left out because a label would have had too many values, by kind of thing: xid, sxid, owner, allocation, version, workload, interface, runtime, image, dataset, api; and of the cluster role: job, queue."})
+		Help: "Series that a scrape left out because a label would have had too many values, by kind of thing: xid, sxid, owner, allocation, version, workload, interface, runtime, image, dataset, api, dcgm_holder (holders of a device under its dcgm-exporter names); and of the cluster role: job, queue."})
 	SeriesRefused = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_series_refused_total", Labels: []string{"reason"},
 		Help: "Series that a scrape left out so that the rest of the page stays valid, by reason: duplicate, unknown."})
 	ConfigReloadSuccess = row(Def{Entity: Agent, Name: "vigil_config_last_reload_successful",

@@ -153,12 +153,12 @@ func TestChartsTellOldReadingsFromCurrentOnes(t *testing.T) {
 			w.history = lastMinutes(metric.CPUBusy, 0.5)
 		}, []string{"node cpu busy 11 %"}, []string{"50 %"}},
 		"an endpoint": {func(w *world) {
-			w.view.Findings[1].Subject = detect.Subject{Kind: "endpoint", ID: w.snap.Endpoints[0].URL}
+			w.view.Findings[1].Subject = detect.EndpointSubject(&w.snap.Endpoints[0])
 			w.view.Findings[1].GPUIndex = -1
 			w.history = lastMinutes(metric.RequestsWaiting, 20.0/3)
 		}, []string{"requests waiting 38"}, nil},
 		"an endpoint that does not answer": {func(w *world) {
-			w.view.Findings[1].Subject = detect.Subject{Kind: "endpoint", ID: w.snap.Endpoints[0].URL}
+			w.view.Findings[1].Subject = detect.EndpointSubject(&w.snap.Endpoints[0])
 			w.snap.Endpoints = nil
 			w.history = lastMinutes(metric.RequestsWaiting, 20.0/3)
 		}, []string{"requests waiting n/a now, last 6.7 at 31 Dec 23:59"}, []string{"waiting 38"}},
@@ -348,4 +348,21 @@ func TestWords(t *testing.T) {
 	if got := oneLine(" a\nb\x00\u202ec\xff " + strings.Repeat("x", 400)); got != "a b c\uFFFD "+strings.Repeat("x", maxText-8)+"…" {
 		t.Errorf("oneLine: %q", got)
 	}
+}
+
+// Who looks at the page sees that the numbers are another exporter's, and that a GPU which
+// that leaves out need not be lost.
+func TestPageOfANodeReadFromAnExporter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := node(time.Now())
+		w.snap.Sources[0].Name = "gpu_exporter"
+		w.snap.Pages = []collector.Page{{Source: "gpu_exporter", URL: "http://127.0.0.1:9400/metrics", Exporter: "dcgm-exporter", Names: "until 4.8", Utilization: "percent", GPUs: true}}
+		w.snap.GPUs[0].Present = false
+		html := inWords(pageOf(t, w))
+		for _, want := range []string{"gpu_exporter http://127.0.0.1:9400/metrics, dcgm-exporter, names until 4.8, utilization in percent", "not listed"} {
+			if !strings.Contains(html, want) {
+				t.Errorf("the page does not say %q:\n%s", want, html)
+			}
+		}
+	})
 }

@@ -22,16 +22,17 @@ type Snapshot struct {
 	Simulated     bool      `json:"simulated"`
 	ReleasedUntil time.Time `json:"released_until,omitzero"` // the agent keeps off the GPUs until then
 
-	Node         Node        `json:"node"`
-	GPUs         []GPU       `json:"gpus"`
-	Instances    []Instance  `json:"instances"`
-	Processes    []Process   `json:"processes"`     // the 200 with most device memory
-	ProcessCount int         `json:"process_count"` // all of them
-	Endpoints    []Endpoint  `json:"endpoints"`
-	Targets      []Target    `json:"targets"`
-	Workloads    []Workload  `json:"workloads"`
-	Interfaces   []Interface `json:"interfaces"`
-	Sources      []Source    `json:"sources"`
+	Node         Node             `json:"node"`
+	GPUs         []GPU            `json:"gpus"`
+	Instances    []Instance       `json:"instances"`
+	Processes    []Process        `json:"processes"`     // the 200 with most device memory
+	ProcessCount int              `json:"process_count"` // all of them
+	Endpoints    []Endpoint       `json:"endpoints"`
+	Targets      []Target         `json:"targets"`
+	Pages        []collector.Page `json:"pages"` // other exporters' that stand for the driver or the kernel
+	Workloads    []Workload       `json:"workloads"`
+	Interfaces   []Interface      `json:"interfaces"`
+	Sources      []Source         `json:"sources"`
 }
 
 // Readings are the numbers that were reported, by series without the entity's
@@ -47,20 +48,21 @@ type Node struct {
 
 // GPU is one GPU.
 type GPU struct {
-	Index    int               `json:"index"`
-	UUID     string            `json:"uuid"`
-	Model    string            `json:"model,omitempty"`
-	PCIBusID string            `json:"pci_bus_id,omitempty"`
-	Serial   string            `json:"serial,omitempty"`
-	Present  bool              `json:"present"`
-	Hung     bool              `json:"hung"`
-	MIG      bool              `json:"mig"`
-	Owners   []collector.Owner `json:"owners"` // who uses it, most memory first, then who was only given it
-	Users    []collector.Owner `json:"users"`  // who has a process on it; one without a kind is of nobody that is known
-	Given    []Allocation      `json:"given"`  // who was given it or a share of it
-	Xids     []Xid             `json:"xids"`
-	Sampled  time.Time         `json:"sampled,omitzero"` // when its fast readings were taken
-	Readings Readings          `json:"readings"`
+	Index     int               `json:"index"`
+	UUID      string            `json:"uuid"`
+	Model     string            `json:"model,omitempty"`
+	PCIBusID  string            `json:"pci_bus_id,omitempty"`
+	Serial    string            `json:"serial,omitempty"`
+	Present   bool              `json:"present"`
+	GivenAway bool              `json:"given_away,omitempty"` // another driver than NVIDIA's has it, as for a virtual machine
+	Hung      bool              `json:"hung"`
+	MIG       bool              `json:"mig"`
+	Owners    []collector.Owner `json:"owners"` // who uses it, most memory first, then who was only given it
+	Users     []collector.Owner `json:"users"`  // who has a process on it; one without a kind is of nobody that is known
+	Given     []Allocation      `json:"given"`  // who was given it or a share of it
+	Xids      []Xid             `json:"xids"`
+	Sampled   time.Time         `json:"sampled,omitzero"` // when its fast readings were taken
+	Readings  Readings          `json:"readings"`
 }
 
 // Xid is how often an error code has fallen since the agent started.
@@ -107,11 +109,12 @@ type Process struct {
 
 // Endpoint is a model of an inference server.
 type Endpoint struct {
-	URL      string   `json:"url"`
-	Engine   string   `json:"engine"`
-	Model    string   `json:"model"`
-	GPUs     []string `json:"gpus"` // uuids; none: all of the node
-	Readings Readings `json:"readings"`
+	URL         string   `json:"url"`
+	Engine      string   `json:"engine"`
+	Model       string   `json:"model"`
+	GPUs        []string `json:"gpus"`                  // uuids; none: all of the node
+	Approximate []string `json:"approximate,omitempty"` // metrics that are only about what their names say
+	Readings    Readings `json:"readings"`
 }
 
 // Target is an inference server's metrics page.
@@ -143,6 +146,7 @@ func snapshotOf(s *collector.Snapshot, now time.Time) Snapshot {
 		ProcessCount: len(s.Processes),
 		Endpoints:    each(s.Endpoints, endpointOf),
 		Targets:      each(s.Targets, targetOf),
+		Pages:        orEmpty(s.Pages),
 		Workloads:    each(s.Workloads, workloadOf),
 		Interfaces:   each(s.Interfaces, interfaceOf),
 		Sources:      []Source{},
@@ -162,7 +166,7 @@ func snapshotOf(s *collector.Snapshot, now time.Time) Snapshot {
 func gpuOf(g collector.GPU, processes []collector.Process) GPU {
 	return GPU{
 		Index: g.Index, UUID: g.UUID, Model: g.Model, PCIBusID: g.PCIBusID, Serial: g.Serial,
-		Present: g.Present, Hung: g.Hung, MIG: g.MIG,
+		Present: g.Present, GivenAway: g.GivenAway(), Hung: g.Hung, MIG: g.MIG,
 		Owners:  orEmpty(g.Owners),
 		Users:   usersOf(g.UUID, processes),
 		Given:   each(g.Allocations, allocationOf),
@@ -204,6 +208,7 @@ func endpointOf(p collector.Endpoint) Endpoint {
 	return Endpoint{
 		URL: p.URL, Engine: p.Engine, Model: p.Model,
 		GPUs: orEmpty(p.GPUs), Readings: readingsOf(metric.Endpoint, p.Readings),
+		Approximate: each(p.Approximate, metric.Signal),
 	}
 }
 

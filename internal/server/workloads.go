@@ -43,6 +43,9 @@ func (e *exposition) workloads(s *collector.Snapshot) {
 		}
 		e.one(metric.OwnerInfo, 1, kind, id, team, w.CostCenter, w.Sensitivity, w.Stage, strconv.FormatBool(w.Critical))
 		e.readings(metric.Workload, t, w.Readings)
+		for _, f := range w.Quality {
+			e.one(metric.WorkloadQuality, f.Value, kind, id, team, f.Name)
+		}
 		for _, c := range w.Caveats {
 			e.one(metric.WorkloadCaveat, 1, kind, id, team, c.Fact, c.Reason)
 		}
@@ -89,7 +92,14 @@ type Workload struct {
 	Critical    bool            `json:"critical"`
 	Containers  []string        `json:"containers"`
 	Caveats     []Caveat        `json:"caveats"`
+	Quality     []Figure        `json:"quality"`
 	Readings    Readings        `json:"readings"`
+}
+
+// Figure is one number of a workload's quality, by the name that the workload gives it.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
 }
 
 // Caveat says of a fact that it is absent or not the whole of it, and why.
@@ -113,6 +123,7 @@ func workloadOf(w collector.Workload) Workload {
 		Owner: w.Owner, CostCenter: w.CostCenter, Sensitivity: w.Sensitivity, Stage: w.Stage, Critical: w.Critical,
 		Containers: orEmpty(w.Containers), Readings: readingsOf(metric.Workload, w.Readings),
 		Caveats: each(w.Caveats, func(c collector.Caveat) Caveat { return Caveat(c) }),
+		Quality: each(w.Quality, func(f collector.Figure) Figure { return Figure(f) }),
 	}
 }
 
