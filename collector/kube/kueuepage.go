@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -93,6 +94,7 @@ type KueuePage struct {
 	url    string
 	every  time.Duration
 	client *http.Client
+	log    *slog.Logger
 
 	mu     sync.Mutex
 	queues []Queue
@@ -100,8 +102,8 @@ type KueuePage struct {
 }
 
 // NewKueuePage returns a reader of the page. It asks nothing until Run.
-func NewKueuePage(address string, every, timeout time.Duration) *KueuePage {
-	return &KueuePage{url: address, every: every, health: Health{Kind: Kind{Name: "kueue_metrics"}, State: Waiting}, client: &http.Client{
+func NewKueuePage(address string, every, timeout time.Duration, log *slog.Logger) *KueuePage {
+	return &KueuePage{url: address, every: every, log: log, health: Health{Kind: Kind{Name: "kueue_metrics"}, State: Waiting}, client: &http.Client{
 		Timeout: timeout,
 		Transport: &http.Transport{
 			DialContext:     (&net.Dialer{Control: refuseLinkLocal}).DialContext,
@@ -146,6 +148,9 @@ func (k *KueuePage) settle(queues []Queue, err error) {
 	defer k.mu.Unlock()
 	k.health.Err = err
 	if err != nil {
+		if k.health.State != Failing {
+			k.log.Warn("Kueue's page of metrics could not be read.", "err", err)
+		}
 		k.health.State = Failing
 		k.health.Failed++
 		return

@@ -94,8 +94,10 @@ type Config struct {
 
 // Fleet answers for one cluster.
 type Fleet struct {
-	cfg    atomic.Pointer[Config]
-	capped [len(cappedKinds)]atomic.Uint64
+	cfg      atomic.Pointer[Config]
+	loaded   atomic.Int64 // when the configuration in force was, in seconds
+	outdated atomic.Bool  // a later one could not be used
+	capped   [len(cappedKinds)]atomic.Uint64
 }
 
 // New returns the role's server.
@@ -106,7 +108,14 @@ func New(cfg Config) *Fleet {
 }
 
 // Configure replaces what the role serves from.
-func (f *Fleet) Configure(cfg Config) { f.cfg.Store(&cfg) }
+func (f *Fleet) Configure(cfg Config) {
+	f.cfg.Store(&cfg)
+	f.loaded.Store(time.Now().Unix())
+	f.outdated.Store(false)
+}
+
+// KeepConfiguration notes that a new configuration could not be used.
+func (f *Fleet) KeepConfiguration() { f.outdated.Store(true) }
 
 // Handler serves /metrics, /-/healthy and /-/ready. It asks nobody: a scrape reads the
 // schedulers' last answers.

@@ -74,7 +74,9 @@ func newTest(t *testing.T, a *slurm.Answer, names bool) *Fleet {
 	health := func() slurm.Health {
 		return slurm.Health{Up: true, Last: now.Add(-20 * time.Second), Good: 3, Failed: 1, Unreadable: 2}
 	}
-	return New(Config{Schedulers: []Scheduler{Slurm(func() *slurm.Answer { return a }, health, jobs, names)}, Log: slog.New(slog.DiscardHandler)})
+	f := New(Config{Schedulers: []Scheduler{Slurm(func() *slurm.Answer { return a }, health, jobs, names)}, Log: slog.New(slog.DiscardHandler)})
+	f.loaded.Store(now.Unix())
+	return f
 }
 
 func TestPage(t *testing.T) {

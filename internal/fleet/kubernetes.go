@@ -87,7 +87,7 @@ func NewKubernetes(cfg KubernetesConfig) *Kubernetes {
 		k.scaledObjects = mirror(k, kube.ScaledObjects, kube.DecodeScaledObject)
 	}
 	if cfg.KueuePage != "" {
-		k.page = kube.NewKueuePage(cfg.KueuePage, cfg.Interval, cfg.Timeout)
+		k.page = kube.NewKueuePage(cfg.KueuePage, cfg.Interval, cfg.Timeout, cfg.Log)
 		k.readers = append(k.readers, k.page)
 	}
 	return k

@@ -293,6 +293,7 @@ func kubernetesPage(t testing.TB, o *objects) string {
 		Readers: func() []kube.Health {
 			return []kube.Health{{Kind: kube.Pods, State: kube.Up, Objects: 9, Bytes: 4096}, {Kind: kube.KueueWorkloads, State: kube.Missing}}
 		}}}, Log: slog.New(slog.DiscardHandler)})
+	f.loaded.Store(now.Unix())
 	return string(f.page(now))
 }
 

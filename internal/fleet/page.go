@@ -46,6 +46,8 @@ func (f *Fleet) page(now time.Time) []byte {
 			f.scalers(&p, c.Scalers)
 		}
 	}
+	p.add(metric.ConfigReloadSuccess, number(!f.outdated.Load()))
+	p.add(metric.ConfigReloadTime, float64(f.loaded.Load()))
 	for i, kind := range cappedKinds {
 		p.add(metric.SeriesCapped, float64(f.capped[i].Load()), kind)
 	}
