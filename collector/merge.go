@@ -112,6 +112,7 @@ var workloads = kind[Workload, Owner]{
 		over(&dst.Critical, src.Critical)
 		overList(&dst.Containers, src.Containers)
 		overList(&dst.Caveats, src.Caveats)
+		overList(&dst.Labels, src.Labels)
 		overList(&dst.Remotes, src.Remotes)
 	},
 }

@@ -224,6 +224,7 @@ type Workload struct {
 	Critical    bool   // its findings are one severity higher
 	Containers  []string
 	Caveats     []Caveat // by fact, then reason
+	Labels      []Label  // of its pod, those that the configuration names, by name
 
 	// Remotes are public addresses that it holds connections to, some of them if there
 	// are many: for the evidence of a finding, and only if the configuration allows
@@ -231,6 +232,9 @@ type Workload struct {
 	Remotes []netip.Addr
 	Readings
 }
+
+// Label is one label of a pod. Both texts are untrusted.
+type Label struct{ Name, Value string }
 
 // Caveat says that a fact of a workload is absent or not the whole of it.
 type Caveat struct {

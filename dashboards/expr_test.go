@@ -29,6 +29,7 @@ var undrawn = map[*metric.Def]string{
 	metric.FunctionErrors: "drawn for all functions together",
 
 	metric.OwnerReadFailures:     "for whoever asks why a process is unattributed; that it is, is drawn",
+	metric.OwnerLabel:            "to join on",
 	metric.KubeletAge:            "that the kubelet does not answer is drawn, as a source that is down",
 	metric.AllocationsKnown:      "that the kubelet does not answer is drawn, and so is the time that is unobserved by it",
 	metric.AllocationsUnresolved: "what is resolved is drawn",

@@ -51,6 +51,7 @@ func addDoctor(app *kingpin.Application) (string, command) {
 		diagnoses = append(diagnoses, doctorHost(c)...)
 		diagnoses = append(diagnoses, doctorTiers(c)...)
 		diagnoses = append(diagnoses, doctorMovement(c)...)
+		diagnoses = append(diagnoses, doctorAPI(ctx, c)...)
 		diagnoses = append(diagnoses, doctorSlack(ctx, c)...)
 		return printDiagnoses(p.out, diagnoses)
 	}

@@ -11,6 +11,9 @@ func (d *decoder) workload(w *collector.Workload, v vector) {
 	if !d.done() { // else it is a record of an earlier release
 		w.Caveats = list(d, func(c *collector.Caveat) { c.Fact, c.Reason = d.str(), d.str() })
 	}
+	if !d.done() {
+		w.Labels = list(d, func(l *collector.Label) { l.Name, l.Value = d.str(), d.str() })
+	}
 }
 
 func (d *decoder) port(i *collector.Interface, v vector) {

@@ -21,6 +21,11 @@ func (e *encoder) workload(w *collector.Workload) {
 		e.str(c.Fact)
 		e.str(c.Reason)
 	}
+	e.list(len(w.Labels))
+	for _, l := range w.Labels {
+		e.str(l.Name)
+		e.str(l.Value)
+	}
 }
 
 func (e *encoder) port(i *collector.Interface) {

@@ -111,7 +111,7 @@ func fullPart() *collector.Part {
 		Events: []collector.Event{{Time: noon.Add(time.Second), Kind: collector.XidEvent, UUID: "GPU-3", Code: -79,
 			Component: "driver", Owner: owner, From: "a", To: "b", Text: "fallen off the bus"}},
 		Workloads: []collector.Workload{{Owner: owner, CostCenter: "4711", Sensitivity: "secret", Stage: "training", Critical: true,
-			Containers: []string{"main", "side"}, Caveats: []collector.Caveat{{Fact: "network", Reason: "host_network"}}, Readings: readings(rng, metric.Workload)}, {}},
+			Containers: []string{"main", "side"}, Caveats: []collector.Caveat{{Fact: "network", Reason: "host_network"}}, Labels: []collector.Label{{Name: "app", Value: "x"}}, Readings: readings(rng, metric.Workload)}, {}},
 		Interfaces: []collector.Interface{{Device: "mlx5_0", Port: 1, LinkLayer: "InfiniBand", State: "ACTIVE", PhysicalState: "LinkUp",
 			Readings: readings(rng, metric.Interface)}},
 		Attributions: []collector.Attribution{{PID: 4711, Start: 1 << 40, Owner: owner, Container: "main"}},
@@ -164,7 +164,7 @@ func randomPart(rng *rand.Rand) *collector.Part {
 	}
 	for range rng.IntN(3) {
 		p.Workloads = append(p.Workloads, collector.Workload{Owner: g.owner(), CostCenter: g.text(), Sensitivity: g.text(), Stage: g.text(),
-			Critical: g.bool(), Readings: g.readings(metric.Workload), Caveats: []collector.Caveat{{Fact: g.text(), Reason: g.text()}}})
+			Critical: g.bool(), Readings: g.readings(metric.Workload), Caveats: []collector.Caveat{{Fact: g.text(), Reason: g.text()}}, Labels: []collector.Label{{Name: g.text(), Value: g.text()}}})
 		p.Interfaces = append(p.Interfaces, collector.Interface{Device: g.text(), Port: g.int(), LinkLayer: g.text(), State: g.text(),
 			PhysicalState: g.text(), Readings: g.readings(metric.Interface)})
 		p.Attributions = append(p.Attributions, collector.Attribution{PID: g.int(), Start: rng.Uint64(), Owner: g.owner(), Container: g.text()})

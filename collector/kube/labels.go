@@ -18,12 +18,9 @@ func DecodeLabels(allowed []string) func(json.RawMessage) (Labels, error) {
 		if err := json.Unmarshal(raw, &o); err != nil {
 			return Labels{}, notJSON(err)
 		}
-		l := Labels{UID: o.Metadata.UID, Namespace: name(o.Metadata.Namespace), Name: name(o.Metadata.Name)}
+		l := Labels{UID: o.Metadata.UID, Namespace: name(o.Metadata.Namespace), Name: name(o.Metadata.Name), Labels: map[string]string{}}
 		for _, key := range allowed {
 			if v, ok := o.Metadata.Labels[key]; ok {
-				if l.Labels == nil {
-					l.Labels = map[string]string{}
-				}
 				l.Labels[key] = name(v)
 			}
 		}

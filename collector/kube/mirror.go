@@ -147,6 +147,17 @@ func (m *Mirror[T]) relist(ctx context.Context) error {
 	}
 }
 
+// try lists once, of the versions that there are the newest.
+func (m *Mirror[T]) try(ctx context.Context) error {
+	var err error
+	for _, path := range m.kind.Paths {
+		if _, _, err = m.client.list(ctx, m.kind, path, func(json.RawMessage) {}); !errors.Is(err, ErrMissing) {
+			break
+		}
+	}
+	return err
+}
+
 // read decodes one object.
 func (m *Mirror[T]) read(raw json.RawMessage) (*T, error) {
 	if len(raw) > maxObject {

@@ -319,3 +319,36 @@ func TestOnOneNode(t *testing.T) {
 		t.Errorf("labels %+v, error %v: want the one that is allowed, without what cannot be seen", got, err)
 	}
 }
+
+func TestSourceOfANode(t *testing.T) {
+	s := newServer(t)
+	s.onList = func(_ int, w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1/"):
+			listOf(w, "3", "", `{"metadata": {"uid": "s"}, "spec": {"driver": "gpu.nvidia.com", "nodeName": "gpu-1", "pool": {"name": "gpu-1"}, "devices": [{"name": "gpu-0", "attributes": {"uuid": {"string": "GPU-1"}}}]}}`)
+		default:
+			status(w, http.StatusForbidden, "pods is forbidden")
+		}
+	}
+	s.onWatch = func(_ int, w http.ResponseWriter, r *http.Request) { hold(w, r) }
+	n := NewNodeSource(NodeSourceConfig{Client: s.client(), Node: "gpu-1", Labels: []string{"app"}, Slices: true, Keep: time.Minute, Log: slog.New(slog.DiscardHandler)})
+	if err := n.Try(t.Context()); !errors.Is(err, ErrForbidden) {
+		t.Errorf("what the account may not read is tried with error %v", err)
+	}
+	ctx, stop := contextOf(t)
+	done := make(chan struct{})
+	go func() { defer close(done); n.Run(ctx) }()
+	defer func() { stop(); <-done }()
+	until(t, "the claim's GPU is known, and the labels are not allowed", func() bool {
+		_, err := n.Sample(ctx)
+		return n.Device("gpu-1", "gpu-0") == "GPU-1" && errors.Is(err, ErrForbidden)
+	})
+	if n.Device("gpu-1", "gpu-9") != "" || n.PodLabels("ml", "a") != nil {
+		t.Error("something is known that nobody told")
+	}
+	broken := NewNodeSource(NodeSourceConfig{Err: errors.New("no account"), Labels: []string{"app"}})
+	broken.Run(ctx)
+	if part, err := broken.Sample(ctx); part == nil || err == nil || !strings.Contains(err.Error(), "no account") {
+		t.Errorf("a source without a client gives %v, error %v: want a part and why", part, err)
+	}
+}

@@ -46,6 +46,9 @@ func (e *exposition) workloads(s *collector.Snapshot) {
 		for _, c := range w.Caveats {
 			e.one(metric.WorkloadCaveat, 1, kind, id, team, c.Fact, c.Reason)
 		}
+		for _, l := range w.Labels {
+			e.one(metric.OwnerLabel, 1, kind, id, team, l.Name, l.Value)
+		}
 	}
 }
 
@@ -89,7 +92,14 @@ type Workload struct {
 	Critical    bool            `json:"critical"`
 	Containers  []string        `json:"containers"`
 	Caveats     []Caveat        `json:"caveats"`
+	Labels      []Label         `json:"labels,omitempty"`
 	Readings    Readings        `json:"readings"`
+}
+
+// Label is a label of the owner's pod.
+type Label struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
 }
 
 // Caveat says of a fact that it is absent or not the whole of it, and why.
@@ -113,6 +123,7 @@ func workloadOf(w collector.Workload) Workload {
 		Owner: w.Owner, CostCenter: w.CostCenter, Sensitivity: w.Sensitivity, Stage: w.Stage, Critical: w.Critical,
 		Containers: orEmpty(w.Containers), Readings: readingsOf(metric.Workload, w.Readings),
 		Caveats: each(w.Caveats, func(c collector.Caveat) Caveat { return Caveat(c) }),
+		Labels:  each(w.Labels, func(l collector.Label) Label { return Label(l) }),
 	}
 }
 
