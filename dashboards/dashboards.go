@@ -45,6 +45,7 @@ func All() []Dashboard {
 		{"movement", movement},
 		{"costs", costs},
 		{"inference", inference},
+		{"queues", queues},
 	}
 }
 

@@ -178,7 +178,6 @@ func TestEveryRowIsDrawn(t *testing.T) {
 	for _, row := range metric.All() {
 		switch reason, excused := undrawn[row]; {
 		case row.Entity == metric.Process || row.Entity == metric.Option || row.Detail: // no series by default
-		case row.Entity == metric.Job || row.Entity == metric.Queue || row.Entity == metric.Fleet: // of a cluster with a fleet role only
 		case drawn[row.Name] && excused:
 			t.Errorf("%s is drawn, though it is listed as not drawn because it is %s", row, reason)
 		case !drawn[row.Name] && !excused:
