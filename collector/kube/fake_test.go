@@ -17,7 +17,7 @@ import (
 
 // server is an API server that can be made to misbehave.
 type server struct {
-	t     *testing.T
+	t     testing.TB
 	url   string
 	token string
 
@@ -29,7 +29,7 @@ type server struct {
 	onWatch  func(n int, w http.ResponseWriter, r *http.Request)
 }
 
-func newServer(t *testing.T) *server {
+func newServer(t testing.TB) *server {
 	s := &server{t: t, token: "hunter2"}
 	h := httptest.NewTLSServer(http.HandlerFunc(s.answer))
 	t.Cleanup(h.Close)
@@ -81,7 +81,7 @@ func (s *server) client() *Client {
 	return c
 }
 
-func write(t *testing.T, path, content string) {
+func write(t testing.TB, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)

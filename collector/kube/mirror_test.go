@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
+func contextOf(t testing.TB) (context.Context, context.CancelFunc) {
 	t.Helper()
 	return context.WithCancel(context.Background())
 }
