@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -49,7 +50,11 @@ func (o *objects) wanted() []*want {
 	byShape := map[string]*want{}
 	o.wants = map[*kube.Pod]*want{}
 	var out []*want
-	for _, p := range o.pods {
+	// In an order of their own, so that of too many the same are tried each time.
+	pods := slices.SortedFunc(slices.Values(o.pods), func(a, b *kube.Pod) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.UID, b.UID))
+	})
+	for _, p := range pods {
 		if p.Node != "" || len(p.Gates) > 0 || p.Deleting || p.Ended() || p.Scheduled.Status != "False" {
 			continue
 		}

@@ -134,10 +134,11 @@ func (k *Kubernetes) Run(ctx context.Context) {
 
 // Scheduler returns the cluster as a scheduler.
 func (k *Kubernetes) Scheduler() Scheduler {
-	return Scheduler{Name: NameKubernetes, Latest: k.latest, Health: k.health, Readers: k.kinds}
+	return Scheduler{Name: NameKubernetes, Latest: k.latest, Health: k.health, Readers: k.readings}
 }
 
-func (k *Kubernetes) kinds() []kube.Health {
+// readings is how well each kind is read.
+func (k *Kubernetes) readings() []kube.Health {
 	var out []kube.Health
 	for _, r := range k.readers {
 		out = append(out, r.Health())
