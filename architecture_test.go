@@ -41,6 +41,8 @@ var bans = []ban{
 		reason: "whoever shows text uses it, so it knows nobody"},
 	{from: []string{"collector/..."}, to: []string{"detect/...", "rules/...", "alerting/...", "dashboards/...", "internal/server", "internal/store", "internal/config"},
 		reason: "a source never knows a detector, nor who reads what it saw"},
+	{from: []string{"collector/exposition"}, to: []string{"...", elsewhere}, except: []string{"collector/exposition"},
+		reason: "it reads lines and does not know what they mean"},
 	{from: []string{"collector/inventory"}, to: []string{"os/exec", "net", "net/http", "plugin"}, direct: true,
 		reason: "the inventory reads files: it runs nothing and connects to nobody"},
 	{from: []string{"collector"}, to: []string{"collector/...", elsewhere}, except: []string{"collector"},

@@ -213,6 +213,9 @@ func (c *composer) mergeLists(s *Snapshot, inputs []input) {
 	slices.SortStableFunc(s.Workloads, func(a, b Workload) int { return compareOwners(a.Owner, b.Owner) })
 
 	for _, in := range inputs {
+		if in.fresh {
+			s.Pages = append(s.Pages, in.Pages...)
+		}
 		if in.Inventory != nil && in.now.Sub(in.Inventory.At) <= 3*in.interval[metric.Inventory] {
 			s.Inventory = in.Inventory
 		}

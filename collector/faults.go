@@ -10,6 +10,7 @@ import (
 
 const (
 	sameFault    = 5 * time.Second // two sources' times of one error differ by less
+	maxWithin    = 2 * time.Minute // and by no more where one does not know it exactly
 	strangerWait = time.Minute     // for the driver to list the first GPU
 	maxFaults    = 1024            // that are remembered to be told apart
 	maxCodes     = 256             // different errors of one GPU, or of all switches
@@ -36,6 +37,7 @@ type fault struct {
 type hearing struct {
 	driver, log bool
 	wait        time.Duration // that one may be behind the other
+	within      time.Duration // by how much one may not know the time of an error
 }
 
 func (c *composer) hearing(inputs []input) hearing {
@@ -46,6 +48,8 @@ func (c *composer) hearing(inputs []input) hearing {
 		case in.Log != nil:
 			h.log = true
 			c.faults.read = *in.Log
+		case len(in.Pages) > 0: // an exporter tells long after the driver did: nobody waits for it
+			h.within = maxWithin
 		case len(in.GPUs) > 0:
 			h.driver = true
 		}
@@ -125,8 +129,8 @@ func (f *faults) joins(ev Event) bool {
 		if e.Text == "" {
 			e.Text = ev.Text
 		}
-		if ev.Time.Before(e.Time) && !e.delivered {
-			e.Time = ev.Time
+		if !e.delivered && (ev.Time.Before(e.Time) || ev.Within < e.Within) {
+			e.Time, e.Within = ev.Time, min(e.Within, ev.Within)
 		}
 		e.Fatal = e.Fatal || ev.Fatal
 		sources := append(strings.Split(e.Source, "+"), strings.Split(ev.Source, "+")...)
@@ -140,7 +144,9 @@ func (f *faults) joins(ev Event) bool {
 // sameAs reports whether an event of another source tells of this error. A source
 // that tells twice means two errors.
 func (f *fault) sameAs(ev Event) bool {
-	if f.Kind != ev.Kind || f.Code != ev.Code || f.Time.Sub(ev.Time).Abs() > sameFault {
+	// Positive: this one is told with the later time.
+	after := f.Time.Sub(ev.Time)
+	if f.Kind != ev.Kind || f.Code != ev.Code || after > sameFault+min(f.Within, maxWithin) || -after > sameFault+min(ev.Within, maxWithin) {
 		return false
 	}
 	for name := range strings.SplitSeq(ev.Source, "+") {
@@ -172,7 +178,7 @@ func (f *faults) forget(now time.Time, h hearing) {
 	}
 	spare := len(f.list) - maxFaults
 	f.list = slices.DeleteFunc(f.list, func(e *fault) bool {
-		gone := e.delivered && (spare > 0 || now.Sub(e.seen) > sameFault+2*h.wait)
+		gone := e.delivered && (spare > 0 || now.Sub(e.seen) > sameFault+h.within+2*h.wait)
 		if gone {
 			spare--
 		}

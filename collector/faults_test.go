@@ -312,3 +312,37 @@ func TestErrorsMoveWithTheClock(t *testing.T) {
 		}
 	}
 }
+
+// An exporter's page tells of an error when it is read, long after it fell.
+func TestAnErrorOnAPageIsThatOfTheKernelLog(t *testing.T) {
+	f := func(why string, after, within time.Duration, want int) {
+		t.Helper()
+		c := testComposer(t)
+		var events []Event
+		pos := LogPosition{}
+		for second := range 150 {
+			at := noon.Add(time.Duration(second) * time.Second)
+			exporter := &Part{Time: at, GPUs: []GPU{testGPU(0, "GPU-a", at)}, Pages: []Page{{Source: "gpu_exporter", GPUs: true}}}
+			exporter.GPUs[0].PCIBusID = "00000000:3B:00.0"
+			pos.Kernel++
+			read := pos
+			log := &Part{Time: at, Log: &read}
+			switch time.Duration(second) * time.Second {
+			case 10 * time.Second:
+				log.Events = []Event{{Time: at, Kind: XidEvent, PCI: "0000:3b:00.0", Code: 79, Text: "fallen off the bus", Source: "kernel"}}
+			case 10*time.Second + after:
+				exporter.Events = []Event{{Time: at, Kind: XidEvent, UUID: "GPU-a", Code: 79, Within: within}}
+			}
+			views := []view{held(exporter), held(log)}
+			views[0].state.Name, views[1].state.Name = "gpu_exporter", "kernellog"
+			events = append(events, c.snapshot(at, views).Events...)
+		}
+		if len(events) != want {
+			t.Errorf("%s: there are %d errors, want %d: %+v", why, len(events), want, events)
+		}
+	}
+	f("told again on the page 40 s later, which may be a minute late", 40*time.Second, time.Minute, 1)
+	f("told again on the page at once", 0, time.Minute, 1)
+	f("told again on the page 90 s later, which may be a minute late", 90*time.Second, time.Minute, 2)
+	f("told again 40 s later by one who knows the time", 40*time.Second, 0, 2)
+}

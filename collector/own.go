@@ -53,7 +53,9 @@ func (i *Instance) MIG() string { return strconv.Itoa(i.GI) + "/" + strconv.Itoa
 func allocated(given []Allocation, uuid, mig string) []Allocation {
 	var out []Allocation
 	for _, a := range given {
-		if a.UUID == uuid && a.MIG == mig {
+		// Of two sources that know of one gift the earlier in the list says it.
+		known := func(o Allocation) bool { return o.Source != a.Source && o.Owner == a.Owner }
+		if a.UUID == uuid && a.MIG == mig && !slices.ContainsFunc(out, known) {
 			out = append(out, a)
 		}
 	}

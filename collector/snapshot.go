@@ -35,6 +35,7 @@ type Snapshot struct {
 	Processes  []Process     // one for each (process, GPU), by GPU index, then pid
 	Endpoints  []Endpoint    // models of inference servers, by URL, then engine and model
 	Targets    []Target      // their metrics pages, by URL
+	Pages      []Page        // what sources read that take another exporter's page, in the order of the sources
 	Workloads  []Workload    // what each owner runs or was given here, by owner
 	Inventory  *Inventory    // what runs on the node; nil if nobody has looked
 	Events     []Event       // what happened since the snapshot before, in order of time
@@ -179,6 +180,29 @@ type Target struct {
 	URL        string // without user info and query
 	Discovered bool   // found by the sockets of processes on the GPUs, not configured
 	Readings
+}
+
+// Page is another exporter's page that a source reads in place of the driver or the
+// kernel, as far as it was understood.
+type Page struct {
+	Source      string `json:"source"`
+	URL         string `json:"url"`         // without user info and query
+	Exporter    string `json:"exporter"`    // dcgm-exporter, nvidia_gpu_exporter, node_exporter
+	Names       string `json:"names"`       // which generation of its names
+	Utilization string `json:"utilization"` // percent, ratio or unclear; empty: it tells none
+	GPUs        bool   `json:"gpus"`        // it stands for the driver
+}
+
+// String says what of the page was understood.
+func (p Page) String() string {
+	words := p.URL + ", " + p.Exporter
+	if p.Names != "" {
+		words += ", names " + p.Names
+	}
+	if p.Utilization != "" {
+		words += ", utilization in " + p.Utilization
+	}
+	return words
 }
 
 // Owner is who holds or uses a GPU. The zero Owner is "unattributed".
@@ -335,18 +359,23 @@ const (
 // Event is something that happened at one instant. Each is in exactly one
 // snapshot.
 type Event struct {
-	Time      time.Time `json:"time"`
-	Kind      EventKind `json:"kind"`
-	UUID      string    `json:"uuid,omitempty"`       // the GPU, if it is about one that is known
-	PCI       string    `json:"pci_bus_id,omitempty"` // as the kernel writes it, if that is how it was told: 0000:3b:00.0
-	Code      int       `json:"code,omitempty"`
-	Fatal     bool      `json:"fatal,omitempty"`  // the driver calls it fatal
-	Source    string    `json:"source,omitempty"` // of a fault: who told, joined by "+": nvml, kernel, fabric_manager, sim
-	Component string    `json:"component,omitempty"`
-	Owner     Owner     `json:"owner,omitzero"`
-	From      string    `json:"from,omitempty"`
-	To        string    `json:"to,omitempty"`
-	Text      string    `json:"text,omitempty"` // untrusted
+	Time   time.Time `json:"time"`
+	Kind   EventKind `json:"kind"`
+	UUID   string    `json:"uuid,omitempty"`       // the GPU, if it is about one that is known
+	PCI    string    `json:"pci_bus_id,omitempty"` // as the kernel writes it, if that is how it was told: 0000:3b:00.0
+	Code   int       `json:"code,omitempty"`
+	Fatal  bool      `json:"fatal,omitempty"`  // the driver calls it fatal
+	Source string    `json:"source,omitempty"` // of a fault: who told, joined by "+": nvml, kernel, fabric_manager, gpu_exporter, sim
+
+	// Within is by how much earlier than its time it may have been. It is not
+	// recorded: what joins faults has used it by then.
+	Within time.Duration `json:"-"`
+
+	Component string `json:"component,omitempty"`
+	Owner     Owner  `json:"owner,omitzero"`
+	From      string `json:"from,omitempty"`
+	To        string `json:"to,omitempty"`
+	Text      string `json:"text,omitempty"` // untrusted
 }
 
 // SourceState is how well one source looks.
@@ -458,6 +487,17 @@ func (s *Snapshot) WorkloadOf(o Owner) *Workload {
 	for i := range s.Workloads {
 		if s.Workloads[i].Owner == o {
 			return &s.Workloads[i]
+		}
+	}
+	return nil
+}
+
+// GPUPage returns the page that the GPUs come from, nil if they do not come from one
+// or it has not been read for long.
+func (s *Snapshot) GPUPage() *Page {
+	for i := range s.Pages {
+		if s.Pages[i].GPUs {
+			return &s.Pages[i]
 		}
 	}
 	return nil

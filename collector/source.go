@@ -41,6 +41,7 @@ type Part struct {
 	Processes  []Process
 	Endpoints  []Endpoint
 	Targets    []Target
+	Pages      []Page // that the source reads
 	Workloads  []Workload
 	Inventory  *Inventory // nil: the source does not tell
 	Events     []Event    // since the part before; each is delivered once
@@ -67,7 +68,7 @@ type Scheduled struct {
 func (s *Snapshot) Part() *Part {
 	return &Part{
 		Time: s.Time, Boot: s.Boot, Simulated: s.Simulated, Node: s.Node,
-		GPUs: s.GPUs, Instances: s.Instances, Links: s.Links, Interfaces: s.Interfaces, Processes: s.Processes, Endpoints: s.Endpoints, Targets: s.Targets,
+		GPUs: s.GPUs, Instances: s.Instances, Links: s.Links, Interfaces: s.Interfaces, Processes: s.Processes, Endpoints: s.Endpoints, Targets: s.Targets, Pages: s.Pages,
 		Workloads: s.Workloads, Inventory: s.Inventory, Events: s.Events,
 	}
 }

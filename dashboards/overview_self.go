@@ -100,6 +100,7 @@ func telling() []cog.Builder[dashboard.Panel] {
 				increase(ofNode+" child process restarted: {{reason}}", "instance, reason", "$__rate_interval", sel(metric.ChildRestarts)),
 				increase(ofNode+" bad frames of the child process", "instance", "$__rate_interval", sel(metric.FramesBad)),
 				value(ofNode+" child processes stuck", sel(metric.ChildStuck)),
+				increase(ofNode+" page of {{source}} not read: {{reason}}", "instance, source, reason", "$__rate_interval", sel(metric.PageFailures)),
 				increase(ofNode+" detector {{rule}} failed", "instance, rule", "$__rate_interval", sel(metric.DetectorPanics)),
 				increase(ofNode+" observations of {{rule}} dropped", "instance, rule", "$__rate_interval", sel(metric.ObservationsDropped)),
 				increase(ofNode+" findings over the limit: {{rule}}", "instance, rule", "$__rate_interval", sel(metric.FindingsCapped)),

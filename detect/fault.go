@@ -88,7 +88,8 @@ func (f *fault) entry() rules.Xid {
 
 // told says in words who told of an error.
 func told(source string) string {
-	words := map[string]string{"nvml": "through NVML", "kernel": "in the kernel log", "fabric_manager": "in the fabric manager's log"}
+	words := map[string]string{"nvml": "through NVML", "kernel": "in the kernel log", "fabric_manager": "in the fabric manager's log",
+		"gpu_exporter": "on the page of the GPU exporter"}
 	var ways []string
 	for name := range strings.SplitSeq(source, "+") {
 		if w := words[name]; w != "" {

@@ -53,6 +53,7 @@ type idleState struct {
 	At      time.Time         `json:"at"`       // of the newest reading
 	Booked  time.Time         `json:"booked"`   // up to then its idle time is in the ledger
 	Process bool              `json:"process"`  // a process has a context
+	Listed  bool              `json:"listed"`   // it is known whether one has
 	Note    bool              `json:"notebook"` // and is a notebook
 
 	listed   int // processes in the newest list, without services
@@ -171,6 +172,7 @@ func (d *Idle) list(s *collector.Snapshot) {
 		st := d.state(g)
 		// A count without names is believed, unless services explain it.
 		st.Process = st.listed > 0 || services == 0 && g.Value(metric.ProcessCount) > 0
+		st.Listed = st.Process || services > 0 || g.Has(metric.ProcessCount)
 	}
 }
 
@@ -197,12 +199,7 @@ func (d *Idle) limit(g *collector.GPU, st *idleState) time.Duration {
 }
 
 func (d *Idle) tell(s *collector.Snapshot, g *collector.GPU, st *idleState, report func(Observation)) {
-	o := Observation{Subject: gpuSubject(g.UUID), Cause: "idle_with_context", GPU: g, Owner: st.Holder}
-	other := o
-	other.Cause = "held_without_process"
-	if !st.Process {
-		o, other = other, o
-	}
+	o := Observation{Subject: gpuSubject(g.UUID), Cause: st.cause(), GPU: g, Owner: st.Holder}
 	if st.Idle {
 		limit, hours := d.limit(g, st), d.ledger.hours(st.Holder, s.Time)
 		o.At = st.Since
@@ -212,16 +209,37 @@ func (d *Idle) tell(s *collector.Snapshot, g *collector.GPU, st *idleState, repo
 			o.Severity = rules.Ticket
 		}
 		if s.Time.Sub(st.toldAt) >= time.Minute || o.Severity != st.severity {
-			st.told, st.toldAt, st.severity = d.evidence(g, st, s.Time, limit, hours), s.Time, o.Severity
+			st.told, st.toldAt, st.severity = d.evidence(s, g, st, limit, hours), s.Time, o.Severity
 		}
 		o.Evidence = st.told
 	}
 	report(o)
-	report(other) // a GPU cannot be both: what it was before ends
+	for _, other := range []string{idleWithContext, heldWithoutProcess, allocatedIdle} {
+		if other != o.Cause { // a GPU cannot be several: what it was before ends
+			report(Observation{Subject: o.Subject, Cause: other, GPU: g, Owner: st.Holder})
+		}
+	}
 }
 
-func (d *Idle) evidence(g *collector.GPU, st *idleState, now time.Time, limit time.Duration, hours float64) Evidence {
-	lasted := now.Sub(st.Since)
+// The causes of rule idle_gpu.
+const (
+	idleWithContext    = "idle_with_context"    // a process has a context open
+	heldWithoutProcess = "held_without_process" // it was given to somebody who has none
+	allocatedIdle      = "allocated_idle"       // it was given to somebody, and nobody tells of processes
+)
+
+func (st *idleState) cause() string {
+	switch {
+	case st.Process:
+		return idleWithContext
+	case st.Listed:
+		return heldWithoutProcess
+	}
+	return allocatedIdle
+}
+
+func (d *Idle) evidence(s *collector.Snapshot, g *collector.GPU, st *idleState, limit time.Duration, hours float64) Evidence {
+	lasted := s.Time.Sub(st.Since)
 	want := limit.Seconds()
 	seen := fmt.Sprintf("GPU under %s busy for %s", percentOf(idleUtilization), span(lasted))
 	if watts := g.Value(metric.PowerDraw); !math.IsNaN(watts) {
@@ -235,8 +253,10 @@ func (d *Idle) evidence(g *collector.GPU, st *idleState, now time.Time, limit ti
 		if mem := g.Value(metric.ProcessMemory); mem > 0 {
 			seen += " with " + gibibytes(mem)
 		}
-	} else {
+	} else if st.Listed {
 		seen += ", allocated without a process"
+	} else {
+		seen += ", allocated; whether a process has it open is not known"
 	}
 	return Evidence{
 		Seen:       fmt.Sprintf("%s; its holder left %s GPU-hours idle in 24 h", seen, significant(hours, 2)),
@@ -244,8 +264,16 @@ func (d *Idle) evidence(g *collector.GPU, st *idleState, now time.Time, limit ti
 		Observed:   lasted.Seconds(),
 		Want:       &want,
 		Confidence: Certain,
-		Why:        "measured by the driver all that time",
+		Why:        measuredBy(s),
 	}
+}
+
+// measuredBy says who measured what is judged.
+func measuredBy(s *collector.Snapshot) string {
+	if page := s.GPUPage(); page != nil {
+		return "measured by " + page.Exporter + " all that time"
+	}
+	return "measured by the driver all that time"
 }
 
 func (d *Idle) state(g *collector.GPU) *idleState {

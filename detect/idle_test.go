@@ -25,6 +25,8 @@ func hold(s *collector.Snapshot, owner collector.Owner, name string, util, watts
 		s.Processes = append(s.Processes, collector.Process{PID: 10, Name: name, UUID: g.UUID, Owner: owner})
 		g.Set(metric.ProcessCount, 1)
 		g.Set(metric.ProcessMemory, 61.2*(1<<30))
+	} else {
+		g.Set(metric.ProcessCount, 0)
 	}
 	return g
 }

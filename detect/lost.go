@@ -23,6 +23,7 @@ const (
 	causeHung          = "hung"           // a driver call on it does not return
 	causeAllSilent     = "all_silent"     // no GPU answers, and all fell silent at once
 	causeNeverAnswered = "never_answered" // the driver lists GPUs that nobody has seen
+	causeNotListed     = "not_listed"     // the page that the GPUs come from lists others and no longer this one
 )
 
 // Lost reports GPUs that the driver has stopped to answer for, or never did, and
@@ -59,6 +60,7 @@ type lostCounts struct {
 	Listed, Known, Answering int // by the driver, ever since boot, now
 	Hung                     bool
 	Since                    time.Time
+	Exporter                 string // whose page they are from, if they are
 }
 
 // NewLost returns the detector of rule gpu_lost.
@@ -74,6 +76,10 @@ func (d *Lost) Rule() *rules.Rule { return rules.Get(rules.IDGPULost) }
 
 // Observe judges each GPU that was seen, and the node.
 func (d *Lost) Observe(s *collector.Snapshot, report func(Observation)) {
+	if page := s.GPUPage(); page != nil {
+		d.onPage(s, page, report)
+		return
+	}
 	if !s.Node.Has(metric.GPUsSeen) {
 		return // nobody has asked the driver just now
 	}
@@ -107,6 +113,23 @@ func (d *Lost) Observe(s *collector.Snapshot, report func(Observation)) {
 	c.Since = time.Time{}
 	// Nothing was lost while somebody used it, so nobody is woken.
 	about(causeNeverAnswered, rules.Ticket, &d.node[1], c.Listed > c.Known, sayNeverAnswered)
+}
+
+// onPage judges GPUs that come from an exporter's page. A page that cannot be had is
+// about the page; one that leaves out a GPU which it had may be of an exporter that was
+// told to, so nobody is woken.
+func (d *Lost) onPage(s *collector.Snapshot, page *collector.Page, report func(Observation)) {
+	c := lostCounts{Known: len(s.GPUs), Answering: d.listen(s), Exporter: page.Exporter}
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		l := d.gpus[g.UUID]
+		o := Observation{Subject: gpuSubject(g.UUID), Cause: causeNotListed, Severity: rules.Ticket, GPU: g, Owner: l.Owner}
+		if !l.Since.IsZero() && c.Answering > 0 {
+			o.Score, c.Since = 1, l.Since
+			o.Evidence = l.words.say(c, sayNotListed)
+		}
+		report(o)
+	}
 }
 
 // listen notes which GPUs answer and returns how many do.
@@ -191,6 +214,16 @@ func saySilent(c lostCounts) Evidence {
 	}
 	e.Seen += fmt.Sprintf("; it lists %s, and %d of %d answer", count(c.Listed, "GPU", "GPUs"), c.Answering, c.Known)
 	return e
+}
+
+func sayNotListed(c lostCounts) Evidence {
+	return Evidence{
+		Title:    "GPU not on the exporter's page any more",
+		Seen:     fmt.Sprintf("the page of %s has not listed it since %s; it lists %d of %d GPUs", c.Exporter, clock(c.Since), c.Answering, c.Known),
+		Expected: "every GPU that it listed before", Observed: float64(c.Known - c.Answering), Confidence: Likely,
+		Why:    "the page lists the others; the driver was not asked",
+		Action: "Run `nvidia-smi` on the node: if the GPU is missing there too, drain the node and power-cycle it; else look at which GPUs the exporter was told to watch.",
+	}
 }
 
 func sayAllSilent(c lostCounts) Evidence {

@@ -30,6 +30,7 @@ var nowhere = excuses{
 	"vigil_nvswitch_":          "no NVSwitch has an error",
 	metric.MovementErrors.Name: "every file of owners can be read",
 	metric.TargetFailing.Name:  "every page can be read",
+	metric.PageFailures.Name:   "no source reads the page of another exporter",
 	metric.Drained.Name:        "no file says that the node is drained",
 	" unless on (instance) " + metric.OutboxLength.Name: "stands in where no receiver is configured",
 }

@@ -42,7 +42,8 @@ var book = []*Rule{
 		Severity: Page,
 		Meaning: "The driver no longer answers for a GPU, never did although it lists it, or hangs in a call on it, while it answers otherwise; " +
 			"the work on a lost GPU has stopped, and often the whole job. If all GPUs fall silent at once, the driver is suspected, or the agent that asks it, and one finding about the node says so. " +
-			"An Xid error of the same GPU that is as urgent tells of it instead.",
+			"An Xid error of the same GPU that is as urgent tells of it instead. " +
+			"Where GPUs come from an exporter's page, one that the page no longer lists beside others is a ticket, as the driver was not asked.",
 		Action:   "Drain the node and power-cycle it; the second time in 30 days, have the GPU replaced.",
 		Unit:     "GPUs",
 		For:      2 * time.Minute,

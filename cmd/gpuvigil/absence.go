@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 
+	"gpuvigil/collector"
 	"gpuvigil/collector/host"
+	"gpuvigil/collector/scrape"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
 	"gpuvigil/internal/sim"
@@ -61,10 +63,20 @@ func (a *answer) census(answering int) string {
 	return "no GPU was ever seen here"
 }
 
+// ofGPUs reports whether a source tells how the GPUs are.
+func ofGPUs(source string) bool {
+	return source == nvmlSource || source == scrape.GPUSource || source == sim.SourceName
+}
+
+// gpuPage is the page that the GPUs come from, nil if they do not come from one.
+func (a *answer) gpuPage() *collector.Page {
+	return (&collector.Snapshot{Pages: a.snapshot.Pages}).GPUPage()
+}
+
 // gpuSource is the source that tells of GPUs, or nil if none is asked.
 func (a *answer) gpuSource() *server.Source {
 	for i, s := range a.snapshot.Sources {
-		if s.Name == nvmlSource || s.Name == sim.SourceName {
+		if ofGPUs(s.Name) {
 			return &a.snapshot.Sources[i]
 		}
 	}

@@ -45,10 +45,10 @@ func addDoctor(app *kingpin.Application) (string, command) {
 		c, diagnoses := doctorConfig(*file)
 		c.Host.ProcFS, c.Host.SysFS = cmp.Or(*procfs, c.Host.ProcFS), cmp.Or(*sysfs, c.Host.SysFS)
 		diagnoses = append(diagnoses, doctorState(*state))
-		driver := doctorNVML(ctx, *library, c)
-		diagnoses = append(diagnoses, driver...)
-		diagnoses = append(diagnoses, doctorBus(c.Host.SysFS, len(driver)-1))
-		diagnoses = append(diagnoses, doctorHost(c)...)
+		gpus, listed := doctorGPUs(ctx, *library, c)
+		diagnoses = append(diagnoses, gpus...)
+		diagnoses = append(diagnoses, doctorBus(c, listed))
+		diagnoses = append(diagnoses, doctorHost(ctx, c)...)
 		diagnoses = append(diagnoses, doctorTiers(c)...)
 		diagnoses = append(diagnoses, doctorMovement(c)...)
 		diagnoses = append(diagnoses, doctorAPI(ctx, c)...)
@@ -113,6 +113,15 @@ func doctorState(flag string) diagnosis {
 		}
 	}
 	return d
+}
+
+// doctorGPUs looks at the GPUs as the agent would, and says how many there are.
+func doctorGPUs(ctx context.Context, library string, c *config.Config) ([]diagnosis, int) {
+	if c.NVML.Source.Given() {
+		return doctorGPUPage(ctx, c)
+	}
+	driver := doctorNVML(ctx, library, c)
+	return driver, len(driver) - 1
 }
 
 // doctorNVML starts the same child that the agent would, and waits for one frame.

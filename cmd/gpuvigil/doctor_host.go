@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,9 +15,13 @@ import (
 
 // doctorBus compares the GPUs on the PCI bus with those that the driver lists: GPUs
 // without a driver are broken, and a node without GPUs is not.
-func doctorBus(sysfs string, listed int) diagnosis {
+func doctorBus(c *config.Config, listed int) diagnosis {
 	d := diagnosis{what: "GPUs on the PCI bus"}
-	bus, err := host.GPUsOnBus(sysfs)
+	teller := "the driver"
+	if c.NVML.Source.Given() {
+		teller = "the exporter's page"
+	}
+	bus, err := host.GPUsOnBus(c.Host.SysFS)
 	if err != nil {
 		d.found, d.advice = err.Error(), "mount the host's /sys and name it with --path.sysfs"
 		return d
@@ -32,18 +37,22 @@ func doctorBus(sysfs string, listed int) diagnosis {
 		d.found = strings.Join(drivers, ", ")
 	}
 	switch n := bus.Total(); {
+	case listed < 0: // said already
 	case n > 0 && listed == 0:
 		d.ok, d.needed = false, true
 		d.found += "; the NVIDIA driver answers for none of them"
 		d.advice = "install and load the NVIDIA driver (the kernel log says why it cannot be loaded); in a container, pass the GPUs' device files on"
 	case n > listed:
-		d.found += fmt.Sprintf("; the driver lists %d", listed)
+		d.found += fmt.Sprintf("; %s lists %d", teller, listed)
 		d.advice = "outside of a container that was given some of them only, look into the kernel log for the others"
 	}
 	return d
 }
 
-func doctorHost(c *config.Config) []diagnosis {
+func doctorHost(ctx context.Context, c *config.Config) []diagnosis {
+	if c.Host.Source.Given() {
+		return []diagnosis{doctorHostPage(ctx, c), doctorPIDs(c.Host.ProcFS)}
+	}
 	stat := diagnosis{what: "host (" + c.Host.ProcFS + ")", needed: true, advice: "mount the host's /proc and name it with --path.procfs"}
 	if _, err := os.ReadFile(filepath.Join(c.Host.ProcFS, "stat")); err != nil {
 		stat.found = err.Error()

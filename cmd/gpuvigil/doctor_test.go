@@ -54,7 +54,7 @@ func TestDoctorOnGPUsWithoutADriver(t *testing.T) {
 		"given to virtual machines": {[]string{"vfio-pci", "nvgrace-gpu-vfio-pci"}, 0, false, "2 with driver vfio"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := doctorBus(busWith(t, c.drivers...), c.listed)
+			d := doctorBus(withSysFS(busWith(t, c.drivers...)), c.listed)
 			if broken := !d.ok && d.needed; broken != c.broken || d.found != c.found || broken && d.advice == "" {
 				t.Errorf("the doctor says %+v, want it broken: %v, and %q", d, c.broken, c.found)
 			}
@@ -62,7 +62,7 @@ func TestDoctorOnGPUsWithoutADriver(t *testing.T) {
 	}
 	sys := t.TempDir()
 	put(t, filepath.Join(sys, "bus/pci/devices"), "no folder")
-	if d := doctorBus(sys, 0); d.ok || d.needed || !strings.Contains(d.advice, "--path.sysfs") {
+	if d := doctorBus(withSysFS(sys), 0); d.ok || d.needed || !strings.Contains(d.advice, "--path.sysfs") {
 		t.Errorf("of a bus that cannot be read the doctor says %+v, want where to name it", d)
 	}
 }
@@ -102,4 +102,10 @@ func TestDoctorAsksTheAPIServer(t *testing.T) {
 	if got := doctorAPI(t.Context(), c); len(got) != 1 || got[0].ok || !strings.Contains(got[0].found, "service account") {
 		t.Errorf("there is no account, and the doctor says %+v", got)
 	}
+}
+
+func withSysFS(dir string) *config.Config {
+	c := config.Default()
+	c.Host.SysFS = dir
+	return c
 }

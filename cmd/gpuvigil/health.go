@@ -12,7 +12,6 @@ import (
 
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
-	"gpuvigil/internal/sim"
 	"gpuvigil/rules"
 )
 
@@ -99,7 +98,7 @@ func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 		v.unknown = append(v.unknown, "the driver is released until "+until.Local().Format(time.TimeOnly))
 	}
 	for _, s := range a.blind() {
-		if s.Name == nvmlSource || s.Name == sim.SourceName { // what others see is not about GPUs
+		if ofGPUs(s.Name) { // what others see is not about GPUs
 			v.unknown = append(v.unknown, fmt.Sprintf("source %s does not see: %s", s.Name, s.Error))
 		}
 	}
@@ -111,6 +110,8 @@ func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 		switch present, known := g.Readings[metric.GPUPresent.Name]; {
 		case g.Hung:
 			v.problems = append(v.problems, fmt.Sprintf("GPU %d hangs", g.Index))
+		case known && present == 0 && a.gpuPage() != nil:
+			v.problems = append(v.problems, fmt.Sprintf("GPU %d is not on the page of %s any more", g.Index, a.gpuPage().Exporter))
 		case known && present == 0:
 			v.problems = append(v.problems, fmt.Sprintf("GPU %d is lost", g.Index))
 		case known:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/scrape"
 	"gpuvigil/detect"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
@@ -73,6 +74,12 @@ func without(s *collector.Snapshot) {
 	s.Sources[0].Err, s.Sources[0].Last, s.Sources[0].Expected = "no NVIDIA driver: not on this machine", time.Time{}, false
 }
 
+// onPage has the GPUs come from an exporter's page.
+func onPage(s *collector.Snapshot) {
+	s.Sources[0].Name = scrape.GPUSource
+	s.Pages = []collector.Page{{Source: scrape.GPUSource, URL: "http://127.0.0.1:9400/metrics", Exporter: scrape.DCGM, Names: "until 4.8", Utilization: "percent", GPUs: true}}
+}
+
 // onBus says how many GPUs each driver has, in the order of metric.PCIDriver.
 func onBus(s *collector.Snapshot, by ...float64) {
 	for i, n := range by {
@@ -97,6 +104,20 @@ func TestHealth(t *testing.T) {
 		"lost before the agent": {func(s *collector.Snapshot, _ *detect.View) {
 			s.Node.Set(metric.GPUsSeen, 3)
 		}, nil, 1, "PROBLEM  2 of 3 GPUs answer\n"},
+		"not on the exporter's page": {func(s *collector.Snapshot, _ *detect.View) {
+			onPage(s)
+			s.GPUs[1].Present = false
+			s.GPUs[1].Set(metric.GPUPresent, 0)
+		}, nil, 1, "PROBLEM  GPU 1 is not on the page of dcgm-exporter any more\n"},
+		"well, by the exporter's page": {func(s *collector.Snapshot, _ *detect.View) { onPage(s); onBus(s, 2) }, nil, 0, "OK  2 GPUs\n"},
+		"the exporter's page is gone": {func(s *collector.Snapshot, _ *detect.View) {
+			onPage(s)
+			s.Pages = nil
+			s.Sources[0].Err, s.Sources[0].Last = "read the GPUs from the page http://127.0.0.1:9400/metrics: connection refused", time.Time{}
+			for i := range s.GPUs {
+				s.GPUs[i].Readings = collector.NewReadings(metric.GPU)
+			}
+		}, nil, 2, "UNKNOWN  source gpu_exporter does not see: read the GPUs from the page http://127.0.0.1:9400/metrics: connection refused\n"},
 		"page": {func(_ *collector.Snapshot, v *detect.View) {
 			v.Findings = []detect.Finding{fires(rules.IDXid, rules.Page, "The power management unit halted (Xid 62)")}
 		}, nil, 1, "PROBLEM  The power management unit halted (Xid 62) on gpu-01/1\n"},

@@ -22,7 +22,10 @@ func (p *pipeline) moving() ([]collector.Scheduled, error) {
 		return collector.Scheduled{Source: s, Interval: slow, Deadline: slow}
 	}
 	full := p.cfg.NVML.Profile == config.FullProfile
-	sources := []collector.Scheduled{scheduled(host.NewPorts(p.cfg.Host.SysFS, full))}
+	var sources []collector.Scheduled
+	if !p.cfg.Host.Source.Given() { // the page has them
+		sources = append(sources, scheduled(host.NewPorts(p.cfg.Host.SysFS, full)))
+	}
 	if !p.cfg.Movement.Enabled {
 		return sources, nil
 	}

@@ -21,6 +21,7 @@ import (
 	"gpuvigil/collector/kube"
 	"gpuvigil/collector/movement"
 	"gpuvigil/collector/owner"
+	"gpuvigil/collector/scrape"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/ledger"
@@ -41,6 +42,7 @@ type pipeline struct {
 	kubelet   *owner.Kubelet     // nil in a demo, and where it is not asked
 	labels    *kube.NodeSource   // nil in a demo, and where the API server is not asked
 	inventory *inventory.Source  // nil in a demo
+	exporter  *scrape.GPUs       // nil where GPUs do not come from a page
 	sampler   *collector.Sampler
 	engine    *detect.Engine
 	receivers []alerting.Receiver
@@ -128,6 +130,9 @@ func (p *pipeline) inherit(old *pipeline) error {
 	if p.kubelet != nil && old.kubelet != nil {
 		p.kubelet.Inherit(old.kubelet)
 	}
+	if p.exporter != nil && old.exporter != nil {
+		p.exporter.Inherit(old.exporter)
+	}
 	state, err := old.engine.Save()
 	if err == nil {
 		err = p.engine.Restore(state)
@@ -211,12 +216,11 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 		}
 		sources = append(sources, scheduled(p.demo.node.Source(), fast))
 	default:
-		h, err := host.New(p.cfg.Host.ProcFS, p.cfg.Host.SysFS)
+		h, err := p.host()
 		if err != nil {
 			return nil, err
 		}
-		h.WatchDrained(p.cfg.Host.DrainedFile)
-		sources = append(sources, scheduled(h, fast))
+		sources = append(sources, h)
 		p.logs = kernellog.New(kernellog.Config{Kmsg: p.cfg.Host.Kmsg, Journal: p.cfg.Host.Journal, Fabric: p.cfg.Host.FabricManagerLog,
 			ProcFS: p.cfg.Host.ProcFS, Log: p.log.With("component", kernellog.SourceName)})
 		sources = append(sources, scheduled(p.logs, fast))
@@ -234,6 +238,13 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 			return nil, err
 		}
 		sources = append(sources, moving...)
+		if p.cfg.NVML.Source.Given() {
+			if p.exporter, err = gpuExporter(p.cfg, p.log); err != nil {
+				return nil, err
+			}
+			sources = append(sources, paged(p.exporter, p.cfg.NVML.Source))
+			break
+		}
 		if !p.cfg.NVML.Enabled {
 			break
 		}
@@ -262,6 +273,22 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 		sources = append(sources, s)
 	}
 	return sources, nil
+}
+
+// host returns the source of what the host does: the kernel's files, or a page in their
+// place.
+func (p *pipeline) host() (collector.Scheduled, error) {
+	if p.cfg.Host.Source.Given() {
+		s, err := nodeExporter(p.cfg, p.log)
+		return paged(s, p.cfg.Host.Source), err
+	}
+	fast := time.Duration(p.cfg.Sampling.Fast)
+	h, err := host.New(p.cfg.Host.ProcFS, p.cfg.Host.SysFS)
+	if err != nil {
+		return collector.Scheduled{}, err
+	}
+	h.WatchDrained(p.cfg.Host.DrainedFile)
+	return collector.Scheduled{Source: h, Interval: fast, Deadline: max(fast, time.Second), Expected: true}, nil
 }
 
 // childArgs is how this binary is run as the child that talks to NVML.

@@ -69,15 +69,21 @@ func checkSecrets(c *config.Config) error {
 		}
 	}
 	for i, t := range c.Inference.Targets {
-		for _, s := range []struct{ what, file, env string }{
-			{"bearer token", t.BearerTokenFile, t.BearerTokenEnv}, {"password", t.PasswordFile, t.PasswordEnv},
-		} {
-			if s.file == "" && s.env == "" {
-				continue
-			}
-			if _, err := secret(s.file, s.env)(); err != nil {
-				errs = append(errs, fmt.Errorf("read the %s of inference.targets[%d]: %w", s.what, i, err))
-			}
+		errs = append(errs, checkPageSecrets(fmt.Sprintf("inference.targets[%d]", i), t.Page))
+	}
+	errs = append(errs, checkPageSecrets("nvml.source", c.NVML.Source.Page), checkPageSecrets("host.source", c.Host.Source.Page))
+	return errors.Join(errs...)
+}
+
+func checkPageSecrets(key string, p config.Page) error {
+	var errs []error
+	a := address(p)
+	for what, read := range map[string]func() (string, error){"bearer token": a.Token, "password": a.Password} {
+		if read == nil {
+			continue
+		}
+		if _, err := read(); err != nil {
+			errs = append(errs, fmt.Errorf("read the %s of %s: %w", what, key, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -128,7 +128,7 @@ func (a *answer) printStatus(out io.Writer) error {
 	for _, g := range a.snapshot.GPUs {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Index, printable(g.Model),
 			reading(g.Readings, metric.Utilization, "%.0f %%", 100), memoryShare(g), reading(g.Readings, metric.PowerDraw, "%.0f W", 1),
-			reading(g.Readings, metric.Temperature, "%.0f °C", 1), printable(gpuOwner(g)), gpuState(g))
+			reading(g.Readings, metric.Temperature, "%.0f °C", 1), printable(gpuOwner(g)), a.gpuState(g))
 	}
 	fmt.Fprintf(w, "\nsource\tsees\tlast sample\n")
 	for _, s := range a.snapshot.Sources {
@@ -139,9 +139,28 @@ func (a *answer) printStatus(out io.Writer) error {
 				sees = "not here"
 			}
 		}
+		for _, p := range a.snapshot.Pages {
+			if p.Source == s.Name && s.Up {
+				note = "  " + printable(p.String())
+			}
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s%s\n", s.Name, sees, since(s.Last, now), note)
 	}
 	return w.Flush()
+}
+
+// gpuState is how the GPU is. One that nobody has asked for since the agent started, or
+// that is not on an exporter's page any more, may be well.
+func (a *answer) gpuState(g server.GPU) string {
+	_, asked := g.Readings[metric.GPUPresent.Name]
+	switch {
+	case g.Present:
+	case !asked:
+		return "not seen"
+	case a.gpuPage() != nil:
+		return "not listed"
+	}
+	return gpuState(g)
 }
 
 // headline is the node's state in one line.

@@ -70,6 +70,8 @@ func (d *decoder) section(p *collector.Part, id uint64) {
 		p.Endpoints = records(d, maxEndpoints, d.vectors(metric.Endpoint), (*decoder).endpoint)
 	case targetSection:
 		p.Targets = records(d, maxTargets, d.vectors(metric.Target), (*decoder).target)
+	case pageSection:
+		p.Pages = records(d, maxPages, vector{}, (*decoder).page)
 	case linkSection:
 		p.Links = records(d, maxLinks, d.vectors(metric.Link), (*decoder).link)
 	case interfaceSection:

@@ -22,6 +22,13 @@ func (d *decoder) port(i *collector.Interface, v vector) {
 	i.Readings = d.readings(v)
 }
 
+func (d *decoder) page(p *collector.Page, _ vector) {
+	for _, s := range [...]*string{&p.Source, &p.URL, &p.Exporter, &p.Names, &p.Utilization} {
+		*s = d.str()
+	}
+	p.GPUs = d.uvarint()&flagGPUs != 0
+}
+
 func (d *decoder) attribution(a *collector.Attribution, _ vector) {
 	a.PID, a.Start = d.int(), d.uvarint()
 	d.owner(&a.Owner)

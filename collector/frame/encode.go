@@ -36,6 +36,7 @@ func (e *encoder) part(p *collector.Part) {
 	e.section(processSection, len(p.Processes), maxProcesses, func(i int) { e.process(&p.Processes[i]) })
 	e.section(endpointSection, len(p.Endpoints), maxEndpoints, func(i int) { e.endpoint(&p.Endpoints[i]) })
 	e.section(targetSection, len(p.Targets), maxTargets, func(i int) { e.target(&p.Targets[i]) })
+	e.section(pageSection, len(p.Pages), maxPages, func(i int) { e.page(&p.Pages[i]) })
 	e.section(linkSection, len(p.Links), maxLinks, func(i int) { e.link(&p.Links[i]) })
 	e.section(interfaceSection, len(p.Interfaces), maxLinks, func(i int) { e.port(&p.Interfaces[i]) })
 	e.section(workloadSection, len(p.Workloads), maxWorkloads, func(i int) { e.workload(&p.Workloads[i]) })

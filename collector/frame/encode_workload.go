@@ -37,6 +37,13 @@ func (e *encoder) port(i *collector.Interface) {
 	e.readings(i.Readings, metric.Interface)
 }
 
+func (e *encoder) page(p *collector.Page) {
+	for _, s := range [...]string{p.Source, p.URL, p.Exporter, p.Names, p.Utilization} {
+		e.str(s)
+	}
+	e.uvarint(bit(p.GPUs, flagGPUs))
+}
+
 func (e *encoder) attribution(a *collector.Attribution) {
 	e.varint(int64(a.PID))
 	e.uvarint(a.Start)

@@ -44,6 +44,7 @@ const (
 	maxProcesses = 1 << 16
 	maxEndpoints = 1 << 12
 	maxTargets   = 1 << 12
+	maxPages     = 1 << 6
 	maxWorkloads = 1 << 14
 	maxEvents    = 1 << 16
 	maxPerEntity = 1 << 12 // owners, Xids, rows … of one entity
@@ -71,6 +72,7 @@ const (
 	inventorySection
 	interfaceSection
 	targetSection
+	pageSection
 )
 
 // The bits of the flags of a GPU, a part and an event.
@@ -83,6 +85,7 @@ const (
 	flagFatal     = 1
 	flagCritical  = 1
 	flagFound     = 1
+	flagGPUs      = 1
 )
 
 // The forms of what is yes, no or unknown.

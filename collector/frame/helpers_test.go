@@ -108,6 +108,7 @@ func fullPart() *collector.Part {
 				{Row: metric.RequestDuration, Counts: []uint64{3}, Sum: math.Inf(1)},
 			}}},
 		Targets: []collector.Target{{URL: "http://127.0.0.1:8000/metrics", Discovered: true, Readings: readings(rng, metric.Target)}},
+		Pages:   []collector.Page{{Source: "gpu_exporter", URL: "http://127.0.0.1:9400/metrics", Exporter: "dcgm-exporter", Names: "until 4.8", Utilization: "percent", GPUs: true}},
 		Events: []collector.Event{{Time: noon.Add(time.Second), Kind: collector.XidEvent, UUID: "GPU-3", Code: -79,
 			Component: "driver", Owner: owner, From: "a", To: "b", Text: "fallen off the bus"}},
 		Workloads: []collector.Workload{{Owner: owner, CostCenter: "4711", Sensitivity: "secret", Stage: "training", Critical: true,

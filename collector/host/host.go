@@ -33,7 +33,7 @@ type Host struct {
 
 	cpus map[int64]procfs.CPUStat // of the last sample, for the shares
 
-	read, written, busy, received, sent sum
+	read, written, busy, received, sent Sum
 
 	bootID string // empty: not read yet, or not there
 
@@ -196,17 +196,17 @@ func (h *Host) disk(r collector.Readings, _ *collector.Part) error {
 	if err != nil {
 		return fmt.Errorf("read disk counters: %w", err)
 	}
-	sums := []*sum{&h.read, &h.written, &h.busy}
+	sums := []*Sum{&h.read, &h.written, &h.busy}
 	for _, c := range sums {
-		c.begin()
+		c.Begin()
 	}
 	for _, d := range stats {
 		if !h.physical("block", d.DeviceName) {
 			continue // partitions, loop and mapped devices would count twice
 		}
-		h.read.add(d.DeviceName, float64(d.ReadSectors)*sectorBytes)
-		h.written.add(d.DeviceName, float64(d.WriteSectors)*sectorBytes)
-		h.busy.add(d.DeviceName, float64(d.IOsTotalTicks)/1000)
+		h.read.Add(d.DeviceName, float64(d.ReadSectors)*sectorBytes)
+		h.written.Add(d.DeviceName, float64(d.WriteSectors)*sectorBytes)
+		h.busy.Add(d.DeviceName, float64(d.IOsTotalTicks)/1000)
 	}
 	setSum(r, metric.DiskBytes, 0, &h.read)
 	setSum(r, metric.DiskBytes, 1, &h.written)
@@ -214,8 +214,8 @@ func (h *Host) disk(r collector.Readings, _ *collector.Part) error {
 	return nil
 }
 
-func setSum(r collector.Readings, d *metric.Def, i int, s *sum) {
-	if total, ok := s.end(); ok {
+func setSum(r collector.Readings, d *metric.Def, i int, s *Sum) {
+	if total, ok := s.End(); ok {
 		r.SetAt(d, i, total)
 	}
 }
@@ -233,14 +233,14 @@ func (h *Host) network(r collector.Readings, _ *collector.Part) error {
 	if err != nil {
 		return fmt.Errorf("read network counters: %w", err)
 	}
-	h.received.begin()
-	h.sent.begin()
+	h.received.Begin()
+	h.sent.Begin()
 	for name, d := range dev {
 		if !h.physical(filepath.Join("class", "net"), name) {
 			continue // bridges, bonds and container ends would count twice
 		}
-		h.received.add(name, float64(d.RxBytes))
-		h.sent.add(name, float64(d.TxBytes))
+		h.received.Add(name, float64(d.RxBytes))
+		h.sent.Add(name, float64(d.TxBytes))
 	}
 	setSum(r, metric.NetworkBytes, 0, &h.received)
 	setSum(r, metric.NetworkBytes, 1, &h.sent)
@@ -276,10 +276,16 @@ func (h *Host) kernel(_ collector.Readings, part *collector.Part) error {
 }
 
 func (h *Host) drained(r collector.Readings, _ *collector.Part) error {
-	if h.drainedFile == "" {
+	return ReadDrained(h.drainedFile, r)
+}
+
+// ReadDrained tells whether the file exists whose existence says that the node is
+// drained; with no file nobody says.
+func ReadDrained(file string, r collector.Readings) error {
+	if file == "" {
 		return nil
 	}
-	switch _, err := os.Lstat(h.drainedFile); {
+	switch _, err := os.Lstat(file); {
 	case err == nil:
 		r.Set(metric.Drained, 1)
 	case errors.Is(err, fs.ErrNotExist):

@@ -201,13 +201,13 @@ func TestAbsentMountPointsAreNamed(t *testing.T) {
 }
 
 func TestSumNeverFalls(t *testing.T) {
-	var s sum
+	var s Sum
 	round := func(devices map[string]float64) float64 {
-		s.begin()
+		s.Begin()
 		for name, v := range devices {
-			s.add(name, v)
+			s.Add(name, v)
 		}
-		total, _ := s.end()
+		total, _ := s.End()
 		return total
 	}
 	if got := round(map[string]float64{"a": 100, "b": 50}); got != 150 {

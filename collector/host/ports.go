@@ -117,6 +117,16 @@ func stateName(s string) string {
 	return text.Clean(s, 32)
 }
 
+// PortState names the state of a port that is told as a number (ibv_port_state); empty
+// if there is no such state.
+func PortState(id int) string {
+	states := []string{1: "DOWN", 2: "INIT", 3: "ARMED", 4: "ACTIVE", 5: "ACTIVE_DEFER"}
+	if id < 0 || id >= len(states) {
+		return ""
+	}
+	return states[id]
+}
+
 // speed returns bytes per second of "400 Gb/sec (4X NDR)".
 func speed(s string) (float64, bool) {
 	number, unit, _ := strings.Cut(s, " ")

@@ -1,7 +1,6 @@
 package inference
 
 import (
-	"errors"
 	"maps"
 	"net"
 	"net/netip"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/page"
 )
 
 const (
@@ -64,7 +64,7 @@ func (d *discovery) look(s *Inference, snap *collector.Snapshot) {
 	}
 	for u := range d.known {
 		if places[u] == nil {
-			d.known[u].client.CloseIdleConnections()
+			d.known[u].page.Close()
 			delete(d.known, u)
 		}
 	}
@@ -156,8 +156,7 @@ func (d *discovery) judge(t *target, err error) error {
 		return err
 	}
 	t.found.next = time.Now().Add(againAfter)
-	var f *failure
-	if errors.As(err, &f) && (f.reason == "unreachable" || f.reason == "timeout") {
+	if reason := page.Reason(err); reason == "unreachable" || reason == "timeout" {
 		t.found.next = time.Now().Add(lookEvery) // it may still be starting
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpuvigil/collector/exposition"
 	"gpuvigil/internal/metric"
 )
 
@@ -182,7 +183,7 @@ func (x *index) known(family string, e *engine) {
 }
 
 // matches reports whether a sample has the label values that the origin wants.
-func (o *origin) matches(labels []pair) bool {
+func (o *origin) matches(labels []exposition.Label) bool {
 	for name, want := range o.only {
 		got := string(valueOf(labels, name))
 		if except, not := strings.CutPrefix(want, "!"); not {
@@ -204,17 +205,17 @@ func (o *origin) scaled(v float64) float64 {
 }
 
 // valueOf returns a label's value, nil if it is not there.
-func valueOf(labels []pair, name string) []byte {
+func valueOf(labels []exposition.Label, name string) []byte {
 	for i := range labels {
-		if string(labels[i].name) == name {
-			return labels[i].value
+		if string(labels[i].Name) == name {
+			return labels[i].Value
 		}
 	}
 	return nil
 }
 
 // column returns which of the row's columns the sample counts for, -1 for none.
-func (c *counter) column(labels []pair) int {
+func (c *counter) column(labels []exposition.Label) int {
 	if c.row.Dim == nil {
 		return 0
 	}

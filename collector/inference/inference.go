@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/page"
 	"gpuvigil/internal/metric"
 )
 
@@ -35,7 +36,7 @@ type Target struct {
 	Engine   string   // auto, or one of metric.Engines
 	Model    string   // name of the model of a server that does not tell
 	GPUs     []string // uuids that it runs on; empty: any of the node
-	TLS      TLS
+	TLS      page.TLS
 	Token    func() (string, error) // bearer token; nil: none
 	User     string                 // of basic authentication
 	Password func() (string, error) // nil: none
@@ -139,17 +140,14 @@ func (s *Inference) say(t *target, err error) {
 
 // target makes what is kept of a target.
 func (s *Inference) target(t Target) (*target, error) {
-	shown, err := shownURL(t.URL)
+	at, err := page.New(page.Address{URL: t.URL, TLS: t.TLS, Token: t.Token, User: t.User, Password: t.Password}, s.cfg.Timeout)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("an inference target: %w", err)
 	}
+	shown := at.URL()
 	x := s.indexes[t.Engine]
 	if x == nil {
 		return nil, fmt.Errorf("inference target %s is of engine %q, which is not known: known are auto, %v", shown, t.Engine, metric.Engines)
 	}
-	client, err := newClient(t.TLS, s.cfg.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	return &target{Target: t, shown: shown, client: client, book: newBook(x, t.Engine, t.Model)}, nil
+	return &target{Target: t, page: at, shown: shown, book: newBook(x, t.Engine, t.Model)}, nil
 }

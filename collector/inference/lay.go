@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"unicode/utf8"
+
+	"gpuvigil/collector/exposition"
 )
 
 func (b *book) know(e *engine) {
@@ -13,7 +15,7 @@ func (b *book) know(e *engine) {
 }
 
 // lay takes a sample in for each of its uses.
-func (b *book) lay(uses []use, labels []pair, v float64) {
+func (b *book) lay(uses []use, labels []exposition.Label, v float64) {
 	for _, u := range uses {
 		if u.kind == ofStart {
 			b.begun = v
@@ -50,7 +52,7 @@ func (b *book) lay(uses []use, labels []pair, v float64) {
 
 // served returns what is kept of the model that the labels name; nil if there are
 // too many models.
-func (b *book) served(e *engine, labels []pair) *served {
+func (b *book) served(e *engine, labels []exposition.Label) *served {
 	b.name = append(b.name[:0], b.model...)
 	for _, names := range e.models {
 		if all := joined(b.key[:0], labels, names); all != nil {
@@ -76,7 +78,7 @@ func (b *book) served(e *engine, labels []pair) *served {
 }
 
 // joined joins the labels' values; nil if one of them is missing.
-func joined(into []byte, labels []pair, names []string) []byte {
+func joined(into []byte, labels []exposition.Label, names []string) []byte {
 	for i, name := range names {
 		v := valueOf(labels, name)
 		if v == nil {
@@ -108,20 +110,20 @@ func modelName(b []byte) string {
 
 // part returns what tells the sample's part of the server from others: its labels
 // but those of the model, the bucket, and those that repeat a fact.
-func (b *book) part(u use, labels []pair) (key []byte, bound float64) {
+func (b *book) part(u use, labels []exposition.Label) (key []byte, bound float64) {
 	key = append(b.key[:0], byte(u.rank))
 	for _, l := range labels {
-		if string(l.name) == "le" && u.kind == ofBucket {
+		if string(l.Name) == "le" && u.kind == ofBucket {
 			var err error
-			if bound, err = float(l.value); err != nil {
+			if bound, err = exposition.Float(l.Value); err != nil {
 				bound = nan // then it is no histogram
 			}
 			continue
 		}
-		if slices.Contains(u.engine.repeated, string(l.name)) || len(u.engine.models) > 0 && slices.Contains(u.engine.models[0], string(l.name)) {
+		if slices.Contains(u.engine.repeated, string(l.Name)) || len(u.engine.models) > 0 && slices.Contains(u.engine.models[0], string(l.Name)) {
 			continue
 		}
-		key = append(append(append(key, l.name...), 0xff), l.value...)
+		key = append(append(append(key, l.Name...), 0xff), l.Value...)
 		key = append(key, 0xff)
 	}
 	b.key = key

@@ -5,11 +5,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"strings"
 
+	"gpuvigil/collector/exposition"
+	"gpuvigil/collector/page"
 	"gpuvigil/internal/metric"
 )
 
@@ -22,20 +23,6 @@ const (
 	maxParts  = 20000    // samples of a page that are of interest
 	maxName   = 200      // bytes of a model's name
 )
-
-// failure is why a page is not understood: one of metric.TargetReasons, and what
-// to tell a person.
-type failure struct {
-	reason string
-	err    error
-}
-
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
-
-func failing(reason, format string, args ...any) error {
-	return &failure{reason, fmt.Errorf(format, args...)}
-}
 
 // book is what is kept of one target between its pages.
 type book struct {
@@ -53,7 +40,7 @@ type book struct {
 	seen   []*engine
 	parts  int
 	capped bool
-	labels []pair
+	labels []exposition.Label
 	key    []byte
 	name   []byte
 	buffer *bufio.Reader
@@ -69,12 +56,12 @@ func newBook(x *index, want, model string) *book {
 }
 
 // read takes a page in. An error leaves what was known as it was.
-func (b *book) read(page io.Reader) (n int64, err error) {
+func (b *book) read(body io.Reader) (n int64, err error) {
 	b.pages++
 	b.begun, b.seen, b.parts, b.capped = 0, b.seen[:0], 0, false
-	b.buffer.Reset(io.LimitReader(page, maxPage+1))
+	b.buffer.Reset(io.LimitReader(body, maxPage+1))
 	defer b.buffer.Reset(nil)
-	head, err := b.begin()
+	head, err := page.Begin(b.buffer)
 	if err != nil {
 		return 0, err
 	}
@@ -83,11 +70,11 @@ func (b *book) read(page io.Reader) (n int64, err error) {
 			return n, err
 		}
 	}
-	l := &lines{r: b.buffer}
+	l := exposition.NewLines(b.buffer)
 	for {
-		line, err := l.next()
-		if l.n > maxPage {
-			return l.n, failing("too_large", "its page is larger than %d MiB", maxPage>>20)
+		line, err := l.Next()
+		if l.Read() > maxPage {
+			return l.Read(), page.Failing("too_large", "its page is larger than %d MiB", maxPage>>20)
 		}
 		if errors.Is(err, io.EOF) {
 			break
@@ -96,44 +83,10 @@ func (b *book) read(page io.Reader) (n int64, err error) {
 			err = b.line(line)
 		}
 		if err != nil {
-			return l.n, broken(err)
+			return l.Read(), page.Broken(err)
 		}
 	}
-	return l.n, b.recognised(false)
-}
-
-// broken is the error of a page that ends before it should.
-func broken(err error) error {
-	var f *failure
-	if errors.As(err, &f) {
-		return err
-	}
-	reason := "cut_off"
-	if errors.Is(err, errSample) {
-		return failing("syntax", "its page is not in the text format: %w", err)
-	} else if timedOut(err) {
-		reason = "timeout"
-	}
-	return failing(reason, "its page breaks off: %w", err)
-}
-
-// begin looks at the first character of a page: a login page is HTML with status
-// 200, and a wrong path can be JSON.
-func (b *book) begin() (byte, error) {
-	for {
-		c, err := b.buffer.ReadByte()
-		switch {
-		case errors.Is(err, io.EOF):
-			return 0, failing("empty", "its page is empty")
-		case err != nil:
-			return 0, broken(err)
-		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
-		case c == '<':
-			return 0, failing("html", "it serves HTML: is this the metrics path, and does it want a login?")
-		default:
-			return c, b.buffer.UnreadByte()
-		}
-	}
+	return l.Read(), b.recognised(false)
 }
 
 // json reads a page in JSON by the names of its keys, of a list by its last
@@ -142,17 +95,17 @@ func (b *book) begin() (byte, error) {
 func (b *book) json() (n int64, is bool, err error) {
 	whole, err := io.ReadAll(io.LimitReader(b.buffer, maxJSON+1))
 	if err != nil {
-		return int64(len(whole)), true, broken(err)
+		return int64(len(whole)), true, page.Broken(err)
 	}
 	var content any
 	switch {
 	case len(whole) > maxJSON:
-		return int64(len(whole)), true, failing("too_large", "its page looks like JSON and is larger than %d MiB", maxJSON>>20)
+		return int64(len(whole)), true, page.Failing("too_large", "its page looks like JSON and is larger than %d MiB", maxJSON>>20)
 	case json.Unmarshal(whole, &content) != nil && whole[0] == '{':
 		b.buffer.Reset(bytes.NewReader(whole))
 		return 0, false, nil
 	case content == nil:
-		return int64(len(whole)), true, failing("json", "it serves something like JSON: is this the metrics path?")
+		return int64(len(whole)), true, page.Failing("json", "it serves something like JSON: is this the metrics path?")
 	}
 	list, isList := content.([]any)
 	if isList && len(list) > 0 {
@@ -180,13 +133,13 @@ func (b *book) keys(prefix string, object map[string]any) {
 }
 
 func (b *book) line(line []byte) error {
-	if family := typed(line); family != nil {
+	if family := exposition.Typed(line); family != nil {
 		for _, e := range b.index.families[string(family)] {
 			b.know(e)
 		}
 		return nil
 	}
-	name, rest := nameOf(line)
+	name, rest := exposition.Name(line)
 	if name == nil {
 		return nil
 	}
@@ -194,13 +147,13 @@ func (b *book) line(line []byte) error {
 	if len(uses) == 0 {
 		return nil
 	}
-	labels, v, err := sample(rest, b.labels[:0])
+	labels, v, err := exposition.Sample(rest, b.labels[:0])
 	if err != nil {
 		return err
 	}
 	b.labels = labels[:0]
 	if b.parts++; b.parts > maxParts {
-		return failing("too_large", "its page has more than %d samples of the server", maxParts)
+		return page.Failing("too_large", "its page has more than %d samples of the server", maxParts)
 	}
 	b.lay(uses, labels, v)
 	return nil
@@ -213,9 +166,9 @@ func (b *book) recognised(isJSON bool) error {
 	case len(b.seen) > 0:
 		return nil
 	case isJSON:
-		return failing("json", "it serves JSON: is this the metrics path?")
+		return page.Failing("json", "it serves JSON: is this the metrics path?")
 	case b.want != "auto":
-		return failing("other_engine", "its page has nothing of %s, which the configuration says it is", b.want)
+		return page.Failing("other_engine", "its page has nothing of %s, which the configuration says it is", b.want)
 	}
-	return failing("unknown_engine", "its page is of no inference server that is known: known are %s", strings.Join(metric.Engines, ", "))
+	return page.Failing("unknown_engine", "its page is of no inference server that is known: known are %s", strings.Join(metric.Engines, ", "))
 }

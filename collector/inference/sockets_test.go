@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/page"
 	"gpuvigil/internal/metric"
 )
 
@@ -189,16 +190,16 @@ func TestDiscoveryJudges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiscovery(nil)
 		hidden := &target{found: &found{hidden: true}}
-		if err := d.judge(hidden, failing("html", "a page")); err != nil || time.Until(hidden.found.next) != againAfter {
+		if err := d.judge(hidden, page.Failing("html", "a page")); err != nil || time.Until(hidden.found.next) != againAfter {
 			t.Errorf("a page of something else: %v, asked again in %v", err, time.Until(hidden.found.next))
 		}
-		if err := d.judge(hidden, failing("unreachable", "refused")); err != nil || time.Until(hidden.found.next) != lookEvery {
+		if err := d.judge(hidden, page.Failing("unreachable", "refused")); err != nil || time.Until(hidden.found.next) != lookEvery {
 			t.Errorf("a server that starts: %v, asked again in %v", err, time.Until(hidden.found.next))
 		}
 		if err := d.judge(hidden, nil); err != nil || hidden.found.hidden {
 			t.Errorf("a good page: %v, hidden=%v", err, hidden.found.hidden)
 		}
-		if err := d.judge(hidden, failing("status", "it answers 503")); err == nil {
+		if err := d.judge(hidden, page.Failing("status", "it answers 503")); err == nil {
 			t.Error("a server that was found and fails gives no error")
 		}
 	})

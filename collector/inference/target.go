@@ -2,27 +2,25 @@ package inference
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"net/http"
-	"net/url"
 	"time"
 
 	"gpuvigil/collector"
 	"gpuvigil/collector/demand"
+	"gpuvigil/collector/page"
 	"gpuvigil/internal/metric"
 )
 
 // target is a Target with what is known of it.
 type target struct {
 	Target
-	shown  string // the URL without user info and query
-	client *http.Client
-	book   *book
-	work   demand.Work
-	known  []collector.Endpoint
-	found  *found // nil: it is configured
+	page  *page.Page
+	shown string // the URL without user info and query
+	book  *book
+	work  demand.Work
+	known []collector.Endpoint
+	found *found // nil: it is configured
 
 	failing  bool   // as it was logged last
 	reason   string // of the last try; empty: it was good
@@ -32,28 +30,15 @@ type target struct {
 	output   collector.Readings
 }
 
-func shownURL(s string) (string, error) {
-	u, err := url.Parse(s)
-	if err != nil {
-		return "", errors.New("an inference target's URL does not parse (not shown, it may hold a password)")
-	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	return u.String(), nil
-}
-
 // read replaces what is known of the target.
 func (t *target) read(ctx context.Context, snap *collector.Snapshot) error {
 	begun := time.Now()
-	n, err := t.page(ctx)
+	n, err := t.look(ctx)
 	now := time.Now()
 	t.duration = now.Sub(begun)
 	t.output = collector.NewReadings(metric.Target)
 	if err != nil {
-		var f *failure
-		t.reason = "unreachable"
-		if errors.As(err, &f) {
-			t.reason = f.reason
-		}
+		t.reason = page.Reason(err)
 		t.down(now)
 		return fmt.Errorf("read the metrics of %s: %w", t.shown, err)
 	}
@@ -63,9 +48,9 @@ func (t *target) read(ctx context.Context, snap *collector.Snapshot) error {
 	return nil
 }
 
-// page reads the target's page into the book.
-func (t *target) page(ctx context.Context) (int64, error) {
-	resp, err := t.ask(ctx)
+// look reads the target's page into the book.
+func (t *target) look(ctx context.Context) (int64, error) {
+	resp, err := t.page.Open(ctx)
 	if err != nil {
 		return 0, err
 	}

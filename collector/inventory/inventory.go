@@ -119,6 +119,7 @@ func (s *Source) Sample(ctx context.Context) (*collector.Part, error) {
 	errs = append(errs, err)
 	absent = append(absent, s.node.absent...)
 	if snap == nil || !listsProcesses(snap) {
+		part.Inventory = unlisted(snap, part.Time, absent)
 		return part, errors.Join(errs...)
 	}
 	mounts, err := s.nodeMounts()
@@ -152,7 +153,7 @@ func (s *Source) await(ctx context.Context) *collector.Snapshot {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if snap := s.cfg.Snapshot(); snap != nil && listsProcesses(snap) {
+		if snap := s.cfg.Snapshot(); snap != nil && (listsProcesses(snap) || snap.GPUPage() != nil) { // a page has its list at once, or never
 			return snap
 		}
 		select {
@@ -172,6 +173,15 @@ func listsProcesses(snap *collector.Snapshot) bool {
 		}
 	}
 	return false
+}
+
+// unlisted is the inventory of a node of which nobody will ever list the processes: it
+// says why it is empty. Of another node it is nil, as nobody has looked.
+func unlisted(snap *collector.Snapshot, now time.Time, absent []string) *collector.Inventory {
+	if snap == nil || snap.GPUPage() == nil {
+		return nil
+	}
+	return &collector.Inventory{At: now, Absent: append(absent, "what runs on the GPUs: they are read from the page of "+snap.GPUPage().Exporter+", which lists no processes")}
 }
 
 // host opens the node's root directory, nil if it is not to be looked into.

@@ -323,6 +323,10 @@ func TestANodeWithoutProcessListsHasNoInventory(t *testing.T) {
 	if p := b.sample(); p.Inventory != nil {
 		t.Errorf("processes are not known, and the inventory is %+v", p.Inventory)
 	}
+	b.snap.Pages = []collector.Page{{Exporter: "dcgm-exporter", GPUs: true}}
+	if i := b.sample().Inventory; i == nil || len(i.Absent) == 0 || !strings.Contains(i.Absent[len(i.Absent)-1], "dcgm-exporter, which lists no processes") {
+		t.Errorf("processes will never be known, and the inventory is %+v", i)
+	}
 }
 
 func BenchmarkSample(b *testing.B) {

@@ -2,6 +2,7 @@ package owner
 
 import (
 	"strconv"
+	"strings"
 
 	"gpuvigil/collector"
 	"gpuvigil/internal/text"
@@ -20,6 +21,17 @@ type Jobs struct {
 	form  UserForm
 	key   []byte
 	rules []Rule
+}
+
+// Describe returns what the rules say of an owner of whom no more is known than who it
+// is and, perhaps, the name of a container.
+func Describe(o collector.Owner, container string, rules []Rule) collector.Workload {
+	id := &identity{key: key{o.Kind, o.ID}, containers: set{}}
+	if namespace, pod, ok := strings.Cut(o.ID, "/"); ok && o.Kind == kindPod {
+		id.namespace, id.pod = namespace, pod
+	}
+	id.containers.add(container)
+	return describe(id, rules)
 }
 
 // NewJobs returns what describes jobs. The error says what in the configuration cannot

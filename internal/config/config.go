@@ -66,6 +66,7 @@ type NVML struct {
 	CallLimit   Duration `yaml:"call_limit"`   // a call on a GPU that takes longer marks it as hung
 	InitLimit   Duration `yaml:"init_limit"`   // a driver that takes longer to start costs the child
 	Profile     Profile  `yaml:"profile"`      // how much is told of each GPU; a change takes a restart
+	Source      Exporter `yaml:"source"`       // of the GPUs; given: the driver is not touched
 }
 
 // Profile is how much is told of each GPU.
@@ -103,6 +104,8 @@ type Host struct {
 	FabricManagerLog string `yaml:"fabric_manager_log"` // empty: it is not read
 
 	DrainedFile string `yaml:"drained_file"` // while it exists, the node is drained; empty: nobody says
+
+	Source Exporter `yaml:"source"` // of the host's readings; given: they are not taken from the kernel's files
 }
 
 // Detect holds what the detectors can be told; their defaults work untouched.
@@ -177,9 +180,10 @@ func Default() *Config {
 			CallLimit: Duration(5 * time.Second),
 			InitLimit: Duration(time.Minute),
 			Profile:   DefaultProfile,
+			Source:    defaultExporter(),
 		},
 		Metrics:    Metrics{Processes: ProcessSeries{Top: 20}},
-		Host:       Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log"},
+		Host:       Host{ProcFS: "/proc", SysFS: "/sys", Kmsg: "/dev/kmsg", FabricManagerLog: "/var/log/fabricmanager.log", Source: defaultExporter()},
 		Inference:  Inference{Interval: Duration(5 * time.Second), Timeout: Duration(4 * time.Second)},
 		Owners:     defaultOwners(),
 		Kubernetes: defaultKubernetes(),
@@ -289,6 +293,8 @@ func (c *Config) check(file string, at lines) error {
 	if !slices.Contains([]Profile{DefaultProfile, FullProfile}, c.NVML.Profile) {
 		fail("nvml.profile", "found %q, allowed: %s, %s", clean(string(c.NVML.Profile)), DefaultProfile, FullProfile)
 	}
+	c.NVML.Source.check("nvml.source", Exporters, fail)
+	c.Host.Source.check("host.source", []string{"auto", "node_exporter"}, fail)
 	if top := c.Metrics.Processes.Top; top < 1 || top > maxTop {
 		fail("metrics.processes.top", "found %d, allowed: 1 to %d", top, maxTop)
 	}

@@ -80,6 +80,10 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		case reflect.Struct:
 			for i := range typ.NumField() {
 				key := typ.Field(i).Tag.Get("yaml")
+				if typ.Field(i).Anonymous {
+					walk(typ.Field(i).Type, path)
+					continue
+				}
 				if key == "" {
 					t.Errorf("%s.%s has no yaml tag: it cannot be configured", typ, typ.Field(i).Name)
 					continue

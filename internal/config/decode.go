@@ -3,6 +3,7 @@ package config
 import (
 	"encoding"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -215,20 +216,26 @@ func (d *decoder) key(p *ast.MappingValueNode) (string, bool) {
 }
 
 func (d *decoder) field(at, child ast.Node, v reflect.Value, path, key string, depth int) {
-	var keys []string
-	for i := range v.NumField() {
-		name := v.Type().Field(i).Tag.Get("yaml")
-		if name == "" {
-			continue
-		}
-		if name == key {
-			d.value(child, v.Field(i), join(path, key), depth+1)
-			return
-		}
-		keys = append(keys, name)
+	fields := fieldsOf(v, map[string]reflect.Value{})
+	if f, ok := fields[key]; ok {
+		d.value(child, f, join(path, key), depth+1)
+		return
 	}
-	slices.Sort(keys)
+	keys := slices.Sorted(maps.Keys(fields))
 	d.fail(at, join(path, clean(key)), "unknown key, allowed: %s", strings.Join(keys, ", "))
+}
+
+// fieldsOf returns a struct's fields by their keys; those of an embedded one are its own.
+func fieldsOf(v reflect.Value, into map[string]reflect.Value) map[string]reflect.Value {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if name := f.Tag.Get("yaml"); name != "" {
+			into[name] = v.Field(i)
+		} else if f.Anonymous {
+			fieldsOf(v.Field(i), into)
+		}
+	}
+	return into
 }
 
 func (d *decoder) text(n ast.Node, v reflect.Value, path string) {

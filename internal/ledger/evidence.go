@@ -133,7 +133,7 @@ type slot struct {
 func (e *evidence) parts(g *collector.GPU, st *gpu) []part {
 	present := g.Value(metric.GPUPresent)
 	switch {
-	case math.IsNaN(present):
+	case math.IsNaN(present), present == 0 && e.s.GPUPage() != nil: // an exporter's page that leaves it out does not say why
 		return unseen
 	case present == 0 || g.Hung:
 		return []part{{weight: 1, state: cost.Unavailable}}

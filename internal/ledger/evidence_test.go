@@ -65,8 +65,25 @@ func TestStatesByTheirEvidence(t *testing.T) {
 		}, one(nobody, cost.Free)},
 		"a count without names": {func(n node) { set(n, metric.ProcessCount, 2); given(n, chat) }, one(chat, cost.IdleHeld)},
 		"lost":                  {func(n node) { set(n, metric.GPUPresent, 0); given(n, chat) }, one(nobody, cost.Unavailable)},
-		"hung":                  {func(n node) { n.GPUs[0].Hung = true }, one(nobody, cost.Unavailable)},
-		"to be reset":           {func(n node) { set(n, metric.RecoveryAction, 1); given(n, chat) }, one(nobody, cost.Unavailable)},
+		"not on the exporter's page": {func(n node) {
+			n.Pages = []collector.Page{{GPUs: true}}
+			set(n, metric.GPUPresent, 0)
+			given(n, chat)
+		}, one(nobody, cost.Unobserved)},
+		"a page that tells of no processes": {func(n node) {
+			n.Pages = []collector.Page{{GPUs: true}}
+			set(n, metric.ProcessCount, nan)
+			set(n, metric.Utilization, 0)
+			given(n, chat)
+		}, one(nobody, cost.Unobserved)},
+		"a page of a GPU that works": {func(n node) {
+			n.Pages = []collector.Page{{GPUs: true}}
+			set(n, metric.ProcessCount, nan)
+			set(n, metric.SMActivity, 0.97)
+			given(n, chat)
+		}, one(chat, cost.Busy)},
+		"hung":        {func(n node) { n.GPUs[0].Hung = true }, one(nobody, cost.Unavailable)},
+		"to be reset": {func(n node) { set(n, metric.RecoveryAction, 1); given(n, chat) }, one(nobody, cost.Unavailable)},
 		"to be reset, and works": {func(n node) {
 			set(n, metric.RecoveryAction, 1)
 			n.process(0, "", train, 1, 1)

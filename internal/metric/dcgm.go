@@ -1,5 +1,7 @@
 package metric
 
+import "math"
+
 // Generation is which releases of dcgm-exporter use a name.
 type Generation uint8
 
@@ -35,6 +37,17 @@ func (d DCGM) Value(v float64) float64 {
 		return v
 	}
 	return v * d.Scale
+}
+
+// Reading converts a value in DCGM's unit into one in the row's base unit.
+func (d DCGM) Reading(v float64) float64 {
+	switch {
+	case d.Scale == 0:
+		return v
+	case d.Scale < 1: // 1980 MHz / 1e-6 is not quite 1.98 GHz
+		return v * math.Round(1/d.Scale)
+	}
+	return v / d.Scale
 }
 
 // renamed is a name up to 4.8, whose unit is the base unit divided by scale, and

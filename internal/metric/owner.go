@@ -27,7 +27,7 @@ var (
 		Help: "The owner's share of what is used of the GPU, of its memory and of its SMs' time; unattributed is what no known owner accounts for. The shares of a GPU sum to 1; there is none of what nobody uses. Several owners may share a GPU: join on uuid with this on the many side."})
 	AllocationInfo = row(Def{Entity: GPU, Kind: Info, Tier: Slow, Name: "vigil_gpu_allocation_info",
 		Labels: []string{"mig", "owner_kind", "owner", "team", "container", "resource", "source"},
-		Help:   "Who was given the GPU, a MIG instance of it (mig is then GI/CI) or a share, as source (kubelet, slurm) says; always 1. Who uses it is vigil_owner_gpu_share_ratio: the two may differ."})
+		Help:   "Who was given the GPU, a MIG instance of it (mig is then GI/CI) or a share, as source (kubelet, slurm, dcgm-exporter) says; always 1. Who uses it is vigil_owner_gpu_share_ratio: the two may differ."})
 	OwnerInfo = row(Def{Entity: Workload, Kind: Info, Tier: Slow, Name: "vigil_owner_info",
 		Labels: []string{"cost_center", "sensitivity", "stage", "critical"},
 		Help:   "An owner of what runs on the node's GPUs or was given one, with what the configuration says of it; always 1."})

@@ -16,6 +16,14 @@ var (
 	SourceErrors = row(Def{Entity: Source, Kind: Counter, Name: "vigil_source_errors_total",
 		Help: "Samples of the source that failed or came too late."})
 
+	SourcePage = row(Def{Entity: Source, Kind: Info, Name: "vigil_source_page_info",
+		Labels: []string{"endpoint", "exporter", "names", "utilization"},
+		Help: "What the source reads is another exporter's page at endpoint, not the driver or the kernel; always 1. names is which generation of that exporter's names was recognised, " +
+			"utilization in which unit it tells utilization: percent, ratio, or unclear, then values that could be either are left out."})
+	PageFailures = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_source_page_failures_total", Labels: []string{"source", "reason"},
+		Help: "Looks at another exporter's page that failed, by reason: those of vigil_inference_target_failing that are not about engines, and unknown_page, other_page (not what the configuration names), " +
+			"several_nodes, not_collected (the exporter says that it could not), frozen (nothing on it changes)."})
+
 	NVMLCalls = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_nvml_calls_total",
 		Help: "Calls into NVML by the present child process."})
 	NVMLErrors = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_nvml_call_errors_total",

@@ -117,6 +117,9 @@ func (e *exposition) sources(s *collector.Snapshot, now time.Time) {
 		e.add(metric.SourceSamples, labels, float64(src.Samples))
 		e.add(metric.SourceErrors, labels, float64(src.Errors))
 	}
+	for _, p := range s.Pages {
+		e.one(metric.SourcePage, 1, p.Source, p.URL, p.Exporter, p.Names, p.Utilization)
+	}
 }
 
 func (e *exposition) node(s *collector.Snapshot, v *detect.View) {

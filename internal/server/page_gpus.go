@@ -56,6 +56,9 @@ func (p *page) gpus(l *look) {
 		g := &l.snap.GPUs[i]
 		row := gpuRow{Index: g.Index, UUID: oneLine(g.UUID), Owner: heldBy(g.Owners, g.Allocations, usersOf(g.UUID, l.snap.Processes)), Instances: instancesOf(l.snap, g.UUID)}
 		row.State, row.Tone, row.StateMore = stateOf(g, l.now)
+		if !g.Present && l.snap.GPUPage() != nil { // the exporter may have been told to leave it out
+			row.State, row.Tone = "not listed", toneTicket
+		}
 		if p.Model == "" {
 			row.Model = oneLine(g.Model)
 		}

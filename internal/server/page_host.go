@@ -22,6 +22,7 @@ type sourceRow struct {
 	Took  string
 	Error string
 	Fails uint64
+	Page  string // of another exporter, that it reads
 }
 
 // endpointRow is one inference server.
@@ -55,6 +56,11 @@ func (p *page) sources(s *collector.Snapshot, now time.Time) {
 			p.Notices = append(p.Notices, notice{toneTicket, "not seen", row.Name + ": " + ailment(src, now)})
 		default:
 			row.Tone, row.State = toneQuiet, "absent"
+		}
+		for _, x := range s.Pages {
+			if x.Source == src.Name {
+				row.Page = oneLine(x.String())
+			}
 		}
 		p.Sources = append(p.Sources, row)
 	}

@@ -349,3 +349,20 @@ func TestWords(t *testing.T) {
 		t.Errorf("oneLine: %q", got)
 	}
 }
+
+// Who looks at the page sees that the numbers are another exporter's, and that a GPU which
+// that leaves out need not be lost.
+func TestPageOfANodeReadFromAnExporter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := node(time.Now())
+		w.snap.Sources[0].Name = "gpu_exporter"
+		w.snap.Pages = []collector.Page{{Source: "gpu_exporter", URL: "http://127.0.0.1:9400/metrics", Exporter: "dcgm-exporter", Names: "until 4.8", Utilization: "percent", GPUs: true}}
+		w.snap.GPUs[0].Present = false
+		html := inWords(pageOf(t, w))
+		for _, want := range []string{"gpu_exporter http://127.0.0.1:9400/metrics, dcgm-exporter, names until 4.8, utilization in percent", "not listed"} {
+			if !strings.Contains(html, want) {
+				t.Errorf("the page does not say %q:\n%s", want, html)
+			}
+		}
+	})
+}

@@ -22,16 +22,17 @@ type Snapshot struct {
 	Simulated     bool      `json:"simulated"`
 	ReleasedUntil time.Time `json:"released_until,omitzero"` // the agent keeps off the GPUs until then
 
-	Node         Node        `json:"node"`
-	GPUs         []GPU       `json:"gpus"`
-	Instances    []Instance  `json:"instances"`
-	Processes    []Process   `json:"processes"`     // the 200 with most device memory
-	ProcessCount int         `json:"process_count"` // all of them
-	Endpoints    []Endpoint  `json:"endpoints"`
-	Targets      []Target    `json:"targets"`
-	Workloads    []Workload  `json:"workloads"`
-	Interfaces   []Interface `json:"interfaces"`
-	Sources      []Source    `json:"sources"`
+	Node         Node             `json:"node"`
+	GPUs         []GPU            `json:"gpus"`
+	Instances    []Instance       `json:"instances"`
+	Processes    []Process        `json:"processes"`     // the 200 with most device memory
+	ProcessCount int              `json:"process_count"` // all of them
+	Endpoints    []Endpoint       `json:"endpoints"`
+	Targets      []Target         `json:"targets"`
+	Pages        []collector.Page `json:"pages"` // other exporters' that stand for the driver or the kernel
+	Workloads    []Workload       `json:"workloads"`
+	Interfaces   []Interface      `json:"interfaces"`
+	Sources      []Source         `json:"sources"`
 }
 
 // Readings are the numbers that were reported, by series without the entity's
@@ -143,6 +144,7 @@ func snapshotOf(s *collector.Snapshot, now time.Time) Snapshot {
 		ProcessCount: len(s.Processes),
 		Endpoints:    each(s.Endpoints, endpointOf),
 		Targets:      each(s.Targets, targetOf),
+		Pages:        orEmpty(s.Pages),
 		Workloads:    each(s.Workloads, workloadOf),
 		Interfaces:   each(s.Interfaces, interfaceOf),
 		Sources:      []Source{},

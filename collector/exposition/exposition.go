@@ -1,4 +1,10 @@
-package inference
+// Package exposition reads pages in the text format of Prometheus and OpenMetrics
+// line by line, for sources that want few of a page's samples.
+//
+// It is a scanner of its own and not expfmt: of a page of 40 models a tenth is of
+// interest, and what is not of interest should cost neither memory nor, if it is odd,
+// the page. It is fuzzed against expfmt.
+package exposition
 
 import (
 	"bufio"
@@ -9,31 +15,39 @@ import (
 	"strconv"
 )
 
-// A page is read by a scanner of its own and not by expfmt: of a page of 40 models
-// a tenth is of interest, and what is not of interest should cost neither memory
-// nor, if it is odd, the page. The scanner is fuzzed against expfmt.
-
 // maxLine bounds one line; lists of adapters make long ones.
 const maxLine = 256 << 10
 
-var errCutOff = errors.New("its page ends within a line: it is not whole")
+// Why a page cannot be read to its end.
+var (
+	ErrCutOff   = errors.New("its page ends within a line: it is not whole")
+	ErrLongLine = fmt.Errorf("its page has a line of more than %d KiB", maxLine>>10)
+	ErrSample   = errors.New("a line is not a sample in the text format")
+)
 
-// lines reads a page line by line.
-type lines struct {
+// Lines reads a page line by line.
+type Lines struct {
 	r    *bufio.Reader
 	long []byte
-	n    int64 // bytes read
+	n    int64
 }
 
-// next returns the next line without its end, good until the next call. The error
-// is io.EOF after the last line.
-func (l *lines) next() ([]byte, error) {
+// NewLines reads from r, which the caller has bounded.
+func NewLines(r *bufio.Reader) *Lines { return &Lines{r: r} }
+
+// Read returns how many bytes the lines so far have had.
+func (l *Lines) Read() int64 { return l.n }
+
+// Next returns the next line without its end, good until the next call. The error
+// is io.EOF after the last line, ErrCutOff for one without an end, ErrLongLine, or the
+// reader's.
+func (l *Lines) Next() ([]byte, error) {
 	line, err := l.r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		l.long = l.long[:0]
 		for errors.Is(err, bufio.ErrBufferFull) {
 			if l.long = append(l.long, line...); len(l.long) > maxLine {
-				return nil, &failure{"syntax", fmt.Errorf("its page has a line of more than %d KiB", maxLine>>10)}
+				return nil, ErrLongLine
 			}
 			line, err = l.r.ReadSlice('\n')
 		}
@@ -45,13 +59,13 @@ func (l *lines) next() ([]byte, error) {
 	case err == nil:
 		return line[:len(line)-1], nil
 	case errors.Is(err, io.EOF) && len(line) > 0 && string(line) != "# EOF":
-		return nil, &failure{"cut_off", errCutOff}
+		return nil, ErrCutOff
 	}
 	return nil, err
 }
 
-// typed returns the family that a TYPE line is of, or nil.
-func typed(line []byte) []byte {
+// Typed returns the family that a TYPE line is of, or nil.
+func Typed(line []byte) []byte {
 	rest, ok := bytes.CutPrefix(line, []byte("# TYPE "))
 	if !ok {
 		return nil
@@ -60,9 +74,9 @@ func typed(line []byte) []byte {
 	return name
 }
 
-// nameOf returns the name of the sample in a line, and what follows it; nil if the
+// Name returns the name of the sample in a line, and what follows it; nil if the
 // line has no sample with a classic name.
-func nameOf(line []byte) (name, rest []byte) {
+func Name(line []byte) (name, rest []byte) {
 	line = bytes.TrimLeft(line, " \t")
 	for i, c := range line {
 		switch c {
@@ -77,13 +91,12 @@ func nameOf(line []byte) (name, rest []byte) {
 	return nil, nil
 }
 
-// pair is one label. Both parts are good until the next line.
-type pair struct{ name, value []byte }
+// Label is one label. Both parts are good until the next line.
+type Label struct{ Name, Value []byte }
 
-var errSample = errors.New("a line is not a sample in the text format")
-
-// sample reads what follows a name: labels, a value, and what may stand behind.
-func sample(rest []byte, labels []pair) ([]pair, float64, error) {
+// Sample reads what follows a name: labels, which it appends, a value, and what may
+// stand behind. The error is ErrSample.
+func Sample(rest []byte, labels []Label) ([]Label, float64, error) {
 	rest = bytes.TrimLeft(rest, " \t")
 	if len(rest) > 0 && rest[0] == '{' {
 		var err error
@@ -98,18 +111,18 @@ func sample(rest []byte, labels []pair) ([]pair, float64, error) {
 	} else {
 		rest = nil
 	}
-	v, err := float(number)
+	v, err := Float(number)
 	if err != nil || !trailer(rest) {
-		return nil, 0, errSample
+		return nil, 0, ErrSample
 	}
 	return labels, v, nil
 }
 
-// float reads a number as the text format writes it: Go's hexadecimal numbers and
+// Float reads a number as the text format writes it: Go's hexadecimal numbers and
 // underscores are none there.
-func float(b []byte) (float64, error) {
+func Float(b []byte) (float64, error) {
 	if bytes.ContainsAny(b, "xXpP_") {
-		return 0, errSample
+		return 0, ErrSample
 	}
 	return strconv.ParseFloat(string(b), 64)
 }
@@ -127,7 +140,7 @@ func trailer(rest []byte) bool {
 }
 
 // pairs reads labels up to their closing brace and returns what follows it.
-func pairs(b []byte, into []pair) (labels []pair, rest []byte, err error) {
+func pairs(b []byte, into []Label) (labels []Label, rest []byte, err error) {
 	for {
 		b = bytes.TrimLeft(b, " \t,")
 		if len(b) > 0 && b[0] == '}' {
@@ -135,12 +148,12 @@ func pairs(b []byte, into []pair) (labels []pair, rest []byte, err error) {
 		}
 		equals := bytes.IndexByte(b, '=')
 		if equals <= 0 {
-			return nil, nil, errSample
+			return nil, nil, ErrSample
 		}
 		name := bytes.Trim(b[:equals], " \t\"")
 		b = bytes.TrimLeft(b[equals+1:], " \t")
 		if len(b) == 0 || b[0] != '"' || bytes.ContainsAny(name, "{}\"") {
-			return nil, nil, errSample
+			return nil, nil, ErrSample
 		}
 		end, escaped := 1, false
 		for end < len(b) && b[end] != '"' {
@@ -151,13 +164,13 @@ func pairs(b []byte, into []pair) (labels []pair, rest []byte, err error) {
 			end++
 		}
 		if end >= len(b) {
-			return nil, nil, errSample
+			return nil, nil, ErrSample
 		}
 		value := b[1:end]
 		if escaped {
 			value = unescape(value)
 		}
-		into = append(into, pair{name, value})
+		into = append(into, Label{name, value})
 		b = b[end+1:]
 	}
 }

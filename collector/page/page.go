@@ -1,4 +1,7 @@
-package inference
+// Package page asks servers for their metrics pages: within a time and a number of
+// bytes, with a certificate and a secret of its own for each, and never where a page
+// may not come from. What is on a page is for the sources that want it.
+package page
 
 import (
 	"context"
@@ -15,12 +18,49 @@ import (
 	"time"
 )
 
-// TLS says how a target is trusted. The zero TLS trusts what the system does.
+// Address is where a page is, and what it takes to be given it.
+type Address struct {
+	URL      string
+	TLS      TLS
+	Token    func() (string, error) // bearer token; nil: none
+	User     string                 // of basic authentication
+	Password func() (string, error) // nil: none
+}
+
+// TLS says how a server is trusted. The zero TLS trusts what the system does.
 type TLS struct {
 	CAFile     string // certificates that are trusted instead of the system's
 	ServerName string // that the certificate must be for, instead of the URL's host
 	Insecure   bool   // any certificate will do
 }
+
+// Page is one server's page. It may be used from one goroutine at a time.
+type Page struct {
+	address Address
+	shown   string
+	client  *http.Client
+}
+
+// New returns the page at an address, each request for which may take so long. It
+// fails if a certificate cannot be read or the URL does not parse.
+func New(a Address, timeout time.Duration) (*Page, error) {
+	u, err := url.Parse(a.URL)
+	if err != nil {
+		return nil, errors.New("the URL of a metrics page does not parse (not shown, it may hold a password)")
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	client, err := newClient(a.TLS, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return &Page{address: a, shown: u.String(), client: client}, nil
+}
+
+// URL returns the page's URL without user info and query.
+func (p *Page) URL() string { return p.shown }
+
+// Close closes the connections that are kept for the next request.
+func (p *Page) Close() { p.client.CloseIdleConnections() }
 
 const maxRedirects = 3
 
@@ -32,7 +72,6 @@ var (
 // metadata are the addresses of clouds' metadata services that are not link-local.
 var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
 
-// newClient returns a client that reads pages, each within the time.
 func newClient(trust TLS, timeout time.Duration) (*http.Client, error) {
 	transport := &http.Transport{
 		DialContext:         (&net.Dialer{Control: refuseForbidden}).DialContext,
@@ -45,7 +84,7 @@ func newClient(trust TLS, timeout time.Duration) (*http.Client, error) {
 	if trust.CAFile != "" {
 		pem, err := os.ReadFile(trust.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("read the certificates of an inference target: %w", err)
+			return nil, fmt.Errorf("read the certificates that a metrics page is trusted by: %w", err)
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
@@ -65,7 +104,7 @@ func sameServer(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// refuseForbidden keeps a target, or a name that resolves to one, from being the
+// refuseForbidden keeps a page, or a name that resolves to its address, from being the
 // cloud's metadata service: it sees the address that is dialled.
 func refuseForbidden(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
@@ -79,23 +118,24 @@ func refuseForbidden(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// ask asks for the target's page. The caller closes the body.
-func (t *target) ask(ctx context.Context) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.URL, nil)
+// Open asks for the page. The caller closes the response's body and reads no more of
+// it than it has bounded. The error is a *Failure.
+func (p *Page) Open(ctx context.Context) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.address.URL, nil)
 	if err != nil {
-		return nil, failing("unreachable", "its URL does not parse (not shown, it may hold a password)")
+		return nil, Failing("unreachable", "its URL does not parse (not shown, it may hold a password)")
 	}
 	req.Header.Set("Accept", "text/plain;version=0.0.4")
-	if err := t.authorize(req); err != nil {
-		return nil, &failure{"credentials", err}
+	if err := p.address.authorize(req); err != nil {
+		return nil, &Failure{"credentials", err}
 	}
-	resp, err := t.client.Do(req)
+	resp, err := p.client.Do(req)
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
 			err = u.Err // the rest of it repeats the URL
 		}
-		return nil, &failure{unreached(err), err}
+		return nil, &Failure{unreached(err), err}
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
@@ -106,46 +146,23 @@ func (t *target) ask(ctx context.Context) (*http.Response, error) {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		reason = "credentials"
 	}
-	return nil, failing(reason, "it answers %s", resp.Status)
+	return nil, Failing(reason, "it answers %s", resp.Status)
 }
 
-func (t *target) authorize(req *http.Request) error {
-	if t.Token != nil {
-		token, err := t.Token()
+func (a *Address) authorize(req *http.Request) error {
+	if a.Token != nil {
+		token, err := a.Token()
 		if err != nil {
 			return fmt.Errorf("read its bearer token: %w", err)
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	if t.Password != nil {
-		password, err := t.Password()
+	if a.Password != nil {
+		password, err := a.Password()
 		if err != nil {
 			return fmt.Errorf("read its password: %w", err)
 		}
-		req.SetBasicAuth(t.User, password)
+		req.SetBasicAuth(a.User, password)
 	}
 	return nil
-}
-
-// unreached says why there is no answer.
-func unreached(err error) string {
-	var certificate *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
-	var alert tls.AlertError
-	switch {
-	case errors.Is(err, errForbidden):
-		return "forbidden_address"
-	case errors.Is(err, errRedirect):
-		return "redirect"
-	case errors.As(err, &certificate), errors.As(err, &record), errors.As(err, &alert):
-		return "tls"
-	case timedOut(err):
-		return "timeout"
-	}
-	return "unreachable"
-}
-
-func timedOut(err error) bool {
-	var n net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()
 }

@@ -1,0 +1,231 @@
+package scrape
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"math"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/collector/exposition"
+	"gpuvigil/collector/host"
+	"gpuvigil/collector/page"
+	"gpuvigil/internal/metric"
+)
+
+const (
+	maxCPUs    = 4096
+	maxDevices = 4096 // block devices, interfaces
+	maxPorts   = 256
+)
+
+// nodeFacts are what node_exporter says of the node in one number.
+func nodeFacts() map[string]fact {
+	facts := map[string]fact{
+		"node_load1": {row: metric.Load, at: 0}, "node_load5": {row: metric.Load, at: 1}, "node_load15": {row: metric.Load, at: 2},
+		"node_memory_MemTotal_bytes": {row: metric.HostMemoryCapacity}, "node_memory_MemAvailable_bytes": {row: metric.HostMemoryAvailable},
+	}
+	for i, resource := range metric.PSIResource.Values {
+		facts["node_pressure_"+resource+"_waiting_seconds_total"] = fact{row: metric.PressureSome, at: i}
+		facts["node_pressure_"+resource+"_stalled_seconds_total"] = fact{row: metric.PressureFull, at: i}
+	}
+	return facts
+}
+
+// portFacts are what it says of one port of an InfiniBand or RoCE adapter.
+func portFacts() map[string]fact {
+	facts := map[string]fact{
+		"rate_bytes_per_second": {row: metric.InterfaceSpeed}, "link_downed_total": {row: metric.InterfaceLinkDowned},
+		"port_data_received_bytes_total":    {row: metric.InterfaceBytes, at: 0},
+		"port_data_transmitted_bytes_total": {row: metric.InterfaceBytes, at: 1},
+		"port_transmit_wait_total":          {row: metric.InterfaceWaits},
+	}
+	for i, name := range []string{
+		"symbol_error_total", "link_error_recovery_total", "port_errors_received_total", "port_receive_remote_physical_errors_total",
+		"port_constraint_errors_received_total", "port_receive_switch_relay_errors_total", "port_discards_transmitted_total",
+		"port_constraint_errors_transmitted_total", "local_link_integrity_errors_total", "excessive_buffer_overrun_errors_total", "vl15_dropped_total",
+	} {
+		facts[name] = fact{row: metric.InterfaceFaults, at: i}
+	}
+	return facts
+}
+
+// NodeConfig is what the source of the host needs.
+type NodeConfig struct {
+	Page        *page.Page
+	DrainedFile string // while it exists the node is drained; empty: nobody says
+	Log         *slog.Logger
+}
+
+// Node reads the host from the page of node_exporter. It is used from one goroutine.
+type Node struct {
+	cfg    NodeConfig
+	reader reader
+	facts  map[string]fact
+	ports  map[string]fact
+
+	cpus                                map[string]cpu // of the page before
+	read, written, busy, received, sent host.Sum
+	shown                               collector.Page
+
+	now nodePage // that is read
+}
+
+// cpu is the time of one CPU by metric.CPUMode.
+type cpu [8]float64
+
+// nodePage is what one page of node_exporter says.
+type nodePage struct {
+	readings     collector.Readings
+	cpus         map[string]cpu
+	disks, links map[string][3]float64 // by device: read or received, written or sent, busy; NaN: not told
+	swap         [2]float64            // in all, free
+	boot         time.Time
+	kernel       string
+	interfaces   []collector.Interface
+	samples      int
+}
+
+var _ collector.Source = (*Node)(nil)
+
+// NewNode returns the source.
+func NewNode(cfg NodeConfig) *Node {
+	return &Node{cfg: cfg, reader: newReader(NodeSource, cfg.Page), facts: nodeFacts(), ports: portFacts()}
+}
+
+// Name is NodeSource.
+func (s *Node) Name() string { return NodeSource }
+
+// Sample reads the page. A page that cannot be had or is not understood says nothing of
+// the host: the part before it grows old.
+func (s *Node) Sample(ctx context.Context) (*collector.Part, error) {
+	s.begin()
+	found, err := s.reader.read(ctx, s)
+	return s.conclude(found, err, time.Now())
+}
+
+// take reads a page that is there already.
+func (s *Node) take(body io.Reader, now time.Time) (*collector.Part, error) {
+	s.begin()
+	found, err := s.reader.take(body, s)
+	return s.conclude(found, err, now)
+}
+
+func (s *Node) begin() {
+	s.now = nodePage{readings: collector.NewReadings(metric.Node), cpus: map[string]cpu{}, disks: map[string][3]float64{}, links: map[string][3]float64{},
+		swap: [2]float64{math.NaN(), math.NaN()}}
+}
+
+func (s *Node) conclude(found []string, err error, now time.Time) (*collector.Part, error) {
+	if err == nil && s.now.samples == 0 {
+		err = strange(NodeExporter+" from 0.16 on", found)
+	}
+	if err != nil {
+		return nil, s.reader.failed("the host", err)
+	}
+	return s.part(now)
+}
+
+const (
+	cpuSeconds = "node_cpu_seconds_total"
+	diskPrefix = "node_disk_"
+	portPrefix = "node_infiniband_"
+)
+
+// columns are the counters of devices by name, and which column of the device they are.
+var columns = map[string]int{
+	"node_disk_read_bytes_total": 0, "node_disk_written_bytes_total": 1, "node_disk_io_time_seconds_total": 2,
+	"node_network_receive_bytes_total": 0, "node_network_transmit_bytes_total": 1,
+}
+
+func (s *Node) wants(name []byte) bool {
+	if _, ok := s.facts[string(name)]; ok {
+		return true
+	}
+	if _, ok := columns[string(name)]; ok {
+		return true
+	}
+	switch string(name) {
+	case cpuSeconds, "node_boot_time_seconds", "node_uname_info", "node_memory_SwapTotal_bytes", "node_memory_SwapFree_bytes":
+		return true
+	}
+	return len(name) > len(portPrefix) && string(name[:len(portPrefix)]) == portPrefix
+}
+
+func (s *Node) sample(name []byte, labels []exposition.Label, v float64) error {
+	p := &s.now
+	p.samples++
+	if f, ok := s.facts[string(name)]; ok {
+		if v = f.reading(v); f.row.Plausible(v) {
+			p.readings.SetAt(f.row, f.at, v)
+		}
+		return nil
+	}
+	if at, ok := columns[string(name)]; ok {
+		if string(name[:len(diskPrefix)]) == diskPrefix {
+			count(p.disks, virtualDisk, valueOf(labels, "device"), at, v)
+		} else {
+			count(p.links, virtualLink, valueOf(labels, "device"), at, v)
+		}
+		return nil
+	}
+	switch string(name) {
+	case cpuSeconds:
+		return p.cpu(labels, v)
+	case "node_boot_time_seconds":
+		if v > 0 && v < 1e11 {
+			p.boot = time.Unix(int64(v), 0)
+		}
+	case "node_uname_info":
+		release := word(valueOf(labels, "release"))
+		if p.kernel != "" && p.kernel != release {
+			return page.Failing("several_nodes", "its page is of several nodes: one agent watches one node, so point it at the exporter of this node")
+		}
+		p.kernel = release
+	case "node_memory_SwapTotal_bytes":
+		p.swap[0] = v
+	case "node_memory_SwapFree_bytes":
+		p.swap[1] = v
+	default:
+		s.port(string(name[len(portPrefix):]), labels, v)
+	}
+	return nil
+}
+
+// part makes the part of a page that was understood.
+func (s *Node) part(now time.Time) (*collector.Part, error) {
+	p := &s.now
+	part := &collector.Part{Time: now, Boot: p.boot, Interfaces: p.interfaces}
+	s.settleCPUs()
+	s.settleDevices()
+	if used := p.swap[0] - p.swap[1]; metric.HostSwapUsed.Plausible(used) {
+		p.readings.Set(metric.HostSwapUsed, used)
+	}
+	for n := range part.Interfaces {
+		i := &part.Interfaces[n]
+		total := 0.0
+		for at := range metric.InterfaceFaults.Width() {
+			if v := i.ValueAt(metric.InterfaceFaults, at); !math.IsNaN(v) {
+				total += v
+				i.Set(metric.InterfaceErrors, total)
+			}
+		}
+		i.Stamp(metric.Slow, now)
+	}
+	if p.kernel != "" {
+		part.Node.Versions = []collector.Version{{Component: "kernel", Value: p.kernel}}
+	}
+	err := host.ReadDrained(s.cfg.DrainedFile, p.readings)
+	for _, t := range []metric.Tier{metric.Fast, metric.Slow, metric.Inventory} {
+		p.readings.Stamp(t, now)
+	}
+	part.Node.Readings = p.readings
+	shown := collector.Page{Source: NodeSource, URL: s.cfg.Page.URL(), Exporter: NodeExporter, Names: "since 0.16"}
+	part.Pages = []collector.Page{shown}
+	if shown != s.shown {
+		s.shown = shown
+		s.cfg.Log.Info("The host is read from another exporter's page, not from the kernel.", "endpoint", shown.URL, "exporter", shown.Exporter, "names", shown.Names, "cpus", len(p.cpus))
+	}
+	return part, err
+}
