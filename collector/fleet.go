@@ -60,9 +60,29 @@ func (f *fleet) merge(inputs []input, rows []*metric.Def, events []Event, stale 
 		}
 	}
 	for _, in := range inputs {
+		bind(gpus, in)
 		events = f.derive(gpus, in, events)
 	}
 	return gpus, events
+}
+
+// bind says of each GPU which kernel driver has it, as far as the input's source looked.
+func bind(gpus []GPU, in input) {
+	if in.Bus == nil || !in.fresh {
+		return
+	}
+	for i := range gpus {
+		g := &gpus[i]
+		at := PCIAddress(g.PCIBusID)
+		if at == "" {
+			continue
+		}
+		if driver, there := in.Bus[at]; there {
+			g.Bound = driver
+		} else {
+			g.Bound = NoDevice
+		}
+	}
 }
 
 // derive adds what follows for the GPUs that the input's source answers for.
@@ -168,6 +188,7 @@ func (f *fleet) join(gpus []GPU, src *GPU, in input, rows []*metric.Def, stale f
 	over(&dst.ComputeCapability, src.ComputeCapability)
 	over(&dst.CPUs, src.CPUs)
 	over(&dst.NUMANodes, src.NUMANodes)
+	over(&dst.Bound, src.Bound)
 	dst.Present = dst.Present || src.Present
 	dst.Hung = dst.Hung || src.Hung
 	dst.MIG = dst.MIG || src.MIG

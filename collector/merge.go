@@ -35,8 +35,6 @@ type processKey struct {
 	uuid, mig string
 }
 
-type endpointKey struct{ url, engine, model string }
-
 var instances = kind[Instance, instanceKey]{
 	list:     func(p *Part) []Instance { return p.Instances },
 	key:      func(i *Instance) instanceKey { return instanceKey{i.UUID, i.GI, i.CI} },
@@ -84,13 +82,14 @@ var processes = kind[Process, processKey]{
 	},
 }
 
-var endpoints = kind[Endpoint, endpointKey]{
+var endpoints = kind[Endpoint, EndpointKey]{
 	list:     func(p *Part) []Endpoint { return p.Endpoints },
-	key:      func(p *Endpoint) endpointKey { return endpointKey{p.URL, p.Engine, p.Model} },
+	key:      (*Endpoint).Key,
 	readings: func(p *Endpoint) *Readings { return &p.Readings },
 	over: func(dst, src *Endpoint) {
 		overList(&dst.GPUs, src.GPUs)
 		overList(&dst.Histograms, src.Histograms)
+		overList(&dst.Approximate, src.Approximate)
 	},
 }
 
@@ -113,6 +112,7 @@ var workloads = kind[Workload, Owner]{
 		overList(&dst.Containers, src.Containers)
 		overList(&dst.Caveats, src.Caveats)
 		overList(&dst.Labels, src.Labels)
+		overList(&dst.Quality, src.Quality)
 		overList(&dst.Remotes, src.Remotes)
 	},
 }

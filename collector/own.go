@@ -103,6 +103,32 @@ func compareOwners(a, b Owner) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Team, b.Team))
 }
 
+// OwnerOf returns whose the endpoint is: the one owner with a process on each of its
+// GPUs. It is false if the GPUs are not known, or there is no such owner or several.
+func (s *Snapshot) OwnerOf(e *Endpoint) (Owner, bool) {
+	on := map[Owner]map[string]bool{}
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		if p.Owner == (Owner{}) || p.Service() || !slices.Contains(e.GPUs, p.UUID) {
+			continue
+		}
+		if on[p.Owner] == nil {
+			on[p.Owner] = map[string]bool{}
+		}
+		on[p.Owner][p.UUID] = true
+	}
+	var found []Owner
+	for o, gpus := range on {
+		if len(gpus) == len(e.GPUs) {
+			found = append(found, o)
+		}
+	}
+	if len(found) != 1 {
+		return Owner{}, false
+	}
+	return found[0], true
+}
+
 // services are processes that have a context on GPUs without using them for work.
 var services = []string{"nvidia-cuda-mps", "nvidia-persistenced", "nv-hostengine", "dcgm-exporter", "Xorg", "gpuvigil"}
 

@@ -9,6 +9,26 @@ import (
 	"gpuvigil/internal/metric"
 )
 
+func TestOwnerOfAnEndpointIsOnAllOfItsGPUs(t *testing.T) {
+	chat, side := Owner{Kind: "pod", ID: "a/chat"}, Owner{Kind: "pod", ID: "a/side"}
+	s := &Snapshot{Processes: []Process{{UUID: "GPU-1", Owner: chat}, {UUID: "GPU-2", Owner: chat}, {UUID: "GPU-2", Owner: side},
+		{UUID: "GPU-1", Owner: side, Name: "nvidia-cuda-mps-server"}, {UUID: "GPU-3"}, {UUID: "GPU-4", Owner: chat}, {UUID: "GPU-4", Owner: side}}}
+	for name, c := range map[string]struct {
+		gpus []string
+		want Owner
+	}{
+		"one on both, another on one": {[]string{"GPU-1", "GPU-2"}, chat},
+		"nobody on all":               {[]string{"GPU-1", "GPU-3"}, Owner{}},
+		"nobody that is known":        {[]string{"GPU-3"}, Owner{}},
+		"several":                     {[]string{"GPU-2"}, Owner{}},
+		"GPUs are not known":          {nil, Owner{}},
+	} {
+		if got, ok := s.OwnerOf(&Endpoint{GPUs: c.gpus}); got != c.want || ok != (c.want != Owner{}) {
+			t.Errorf("%s: it is held to be %v's (%v), want %v", name, got, ok, c.want)
+		}
+	}
+}
+
 func TestUseAndAllocationAreTwoFacts(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	user := Owner{Kind: "pod", ID: "ml/train-0", Team: "nlp"}

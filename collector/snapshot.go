@@ -78,6 +78,10 @@ type GPU struct {
 	CPUs              string // those nearest to it: 0-31,64-95, or a mask 0x5555
 	NUMANodes         string // those of the nearest memory, likewise
 
+	// Bound is the kernel driver that has the GPU's device on the PCI bus, or NoDriver
+	// or NoDevice; empty if nobody looked.
+	Bound string
+
 	Present bool    // the driver answers for it
 	Hung    bool    // a driver call on it has not returned within its limit
 	MIG     bool    // MIG mode is on
@@ -95,6 +99,18 @@ type GPU struct {
 	// Distributions of the fast signals, by row; empty unless they were asked for.
 	Distributions []Distribution
 	Readings
+}
+
+// What stands in GPU.Bound where no driver has the device, or there is none any more.
+const (
+	NoDriver = "(none)"
+	NoDevice = "(gone)"
+)
+
+// GivenAway reports whether another driver than NVIDIA's has the GPU: it was passed on
+// to a virtual machine, say.
+func (g *GPU) GivenAway() bool {
+	return !g.Present && g.Bound != "" && g.Bound != "nvidia" && g.Bound != NoDriver && g.Bound != NoDevice
 }
 
 // Path is the way from one GPU to another one.
@@ -171,8 +187,33 @@ type Endpoint struct {
 	Model  string   // untrusted; empty if the server does not tell
 	GPUs   []string // uuids that it runs on, if known
 
+	// Approximate are what the server tells something near to, and not itself.
+	Approximate []*metric.Def
+
 	Histograms []Histogram // in the catalogue's order
 	Readings
+}
+
+// EndpointKey tells the models of inference servers apart: a page may tell of several.
+type EndpointKey struct {
+	URL    string `json:"url"`
+	Engine string `json:"engine,omitempty"`
+	Model  string `json:"model,omitempty"`
+}
+
+// Key returns what the endpoint is known by, over time.
+func (e *Endpoint) Key() EndpointKey { return EndpointKey{e.URL, e.Engine, e.Model} }
+
+// String returns URL#engine/model, without what is not known.
+func (k EndpointKey) String() string {
+	out := k.URL
+	if k.Engine != "" || k.Model != "" {
+		out += "#" + k.Engine
+	}
+	if k.Model != "" {
+		out += "/" + k.Model
+	}
+	return out
 }
 
 // Target is the metrics page of an inference server.
@@ -250,6 +291,9 @@ type Workload struct {
 	Caveats     []Caveat // by fact, then reason
 	Labels      []Label  // of its pod, those that the configuration names, by name
 
+	// Quality is what the workload says of how good its results are, by name.
+	Quality []Figure
+
 	// Remotes are public addresses that it holds connections to, some of them if there
 	// are many: for the evidence of a finding, and only if the configuration allows
 	// it. They are in no metric, answer or recording.
@@ -259,6 +303,13 @@ type Workload struct {
 
 // Label is one label of a pod. Both texts are untrusted.
 type Label struct{ Name, Value string }
+
+// Figure is one number of a workload's quality. Its name is the workload's own: it is
+// untrusted.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"` // finite
+}
 
 // Caveat says that a fact of a workload is absent or not the whole of it.
 type Caveat struct {

@@ -51,6 +51,11 @@ type Part struct {
 	Attributions []Attribution
 	Allocations  []Allocation
 
+	// Bus is which kernel driver has which NVIDIA GPU on the PCI bus, by address as
+	// PCIAddress writes it; NoDriver for one that none has. Nil: the source does not
+	// tell. It is joined to the GPUs and not recorded by itself.
+	Bus map[string]string
+
 	// Log is how far a source that reads logs has read for this part; nil for
 	// other sources.
 	Log *LogPosition

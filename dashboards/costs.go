@@ -79,6 +79,10 @@ func owners() []cog.Builder[dashboard.Panel] {
 			queries: []query{
 				growth("Cost", team, sel(metric.OwnerCost)),
 				growth("Not busy", team, sel(metric.OwnerCost, notBusy)),
+				ask("Spent this month", unitCount, "sum by (team, currency) (%s)", sel(metric.TeamSpent)),
+				ask("At its end", unitCount, "sum by (team, currency) (%s)", sel(metric.TeamProjection, `bound="expected"`)),
+				ask("At least", unitCount, "sum by (team, currency) (%s)", sel(metric.TeamProjection, `bound="low"`)),
+				ask("At most", unitCount, "sum by (team, currency) (%s)", sel(metric.TeamProjection, `bound="high"`)),
 				ask("Budget of a month", unitCount, "max by (team, currency) (%s)", sel(metric.TeamBudget)),
 			}}, "team", "currency"),
 		grid(panel{id: 4102, title: "Cost by owner", w: 14, h: 9, absent: "no price is known, or nothing was booked",

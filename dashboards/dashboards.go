@@ -15,12 +15,13 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
 )
 
-// The template variables of every dashboard. In expressions they stand as
-// $instance and $gpu, beside Grafana's own $__rate_interval and $__range.
+// The template variables of the dashboards. In expressions they stand as
+// $instance, $gpu and $owner, beside Grafana's own $__rate_interval and $__range.
 const (
 	VarDatasource = "datasource" // the Prometheus to ask
 	VarInstance   = "instance"   // agents by their scrape address
 	VarGPU        = "gpu"        // GPUs by their index on the node
+	VarOwner      = "owner"      // workloads by whose they are
 )
 
 // Dashboard is one dashboard. Name is its file name without .json.
@@ -46,6 +47,7 @@ func All() []Dashboard {
 		{"costs", costs},
 		{"inference", inference},
 		{"queues", queues},
+		{"workload", workload},
 	}
 }
 

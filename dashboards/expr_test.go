@@ -29,12 +29,17 @@ var undrawn = map[*metric.Def]string{
 	metric.FunctionCalls:  "to divide the time by, which is drawn; the calls of all functions together are drawn",
 	metric.FunctionErrors: "drawn for all functions together",
 
+	metric.EndpointApproximate:   "to join on when servers of different engines are compared",
 	metric.OwnerReadFailures:     "for whoever asks why a process is unattributed; that it is, is drawn",
 	metric.OwnerLabel:            "to join on",
 	metric.KubeletAge:            "that the kubelet does not answer is drawn, as a source that is down",
 	metric.AllocationsKnown:      "that the kubelet does not answer is drawn, and so is the time that is unobserved by it",
 	metric.AllocationsUnresolved: "what is resolved is drawn",
 	metric.StaleJobs:             "what is not stale is drawn",
+
+	metric.WorkloadSteps:   "its rate is drawn, as the workload's step rate",
+	metric.WorkloadSamples: "its rate is drawn",
+	metric.WorkloadTokens:  "its rate is drawn",
 
 	metric.PowerInstant:          "close to vigil_gpu_power_draw_watts, which is drawn",
 	metric.PowerBands:            "for whoever asks how power was spent; the bands of utilization and SM activity are drawn",

@@ -1,6 +1,8 @@
 package dashboards
 
 import (
+	"fmt"
+
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 
@@ -43,7 +45,11 @@ func gpus() []cog.Builder[dashboard.Panel] {
 			"instance", "gpu", "mig", "owner_kind", "owner", "team", "resource", "source"),
 		grid(panel{id: 251, title: "Owners", w: 12, h: 7, absent: "no owner is known",
 			queries: []query{per("instance, owner_kind, owner, team, cost_center, sensitivity, stage, critical", value("", sel(metric.OwnerInfo)))}},
-			"instance", "owner_kind", "owner", "team", "cost_center", "sensitivity", "stage", "critical"),
+			"instance", "owner_kind", "owner", "team", "cost_center", "sensitivity", "stage", "critical").
+			OverrideByName("Owner", []dashboard.DynamicConfigValue{{Id: "links", Value: []dashboard.DashboardLink{{
+				Title: "All that is known of it",
+				Url:   cog.ToPtr(fmt.Sprintf("/d/%s?var-%s=${__value.raw:percentencode}&${%s:queryparam}&${__url_time_range}", workloadUID, VarOwner, VarDatasource)),
+			}}}}),
 
 		graph(panel{id: 205, title: "Utilization", w: 8, h: 8,
 			queries: []query{value(ofGPU, sel(metric.Utilization))}}),

@@ -17,6 +17,7 @@ type page struct {
 	since    string      // how far back it shows at first: 3h
 	refresh  string
 	gpus     bool // one may choose among GPUs
+	owners   bool // one may choose among workloads
 	findings bool // findings are marked on the time axis
 	rows     []row
 }
@@ -43,6 +44,9 @@ func (p page) build() (dashboard.Dashboard, error) {
 		WithVariable(choice(VarInstance, title, fmt.Sprintf("label_values(%s, instance)", from)))
 	if p.gpus {
 		b = b.WithVariable(choice(VarGPU, "GPU", fmt.Sprintf(`label_values(%s{instance=~"$%s"}, gpu)`, metric.GPUInfo, VarInstance)))
+	}
+	if p.owners {
+		b = b.WithVariable(choice(VarOwner, "Workload", fmt.Sprintf(`label_values(%s{instance=~"$%s"}, owner)`, metric.OwnerInfo, VarInstance)))
 	}
 	if p.findings {
 		b = b.Annotation(dashboard.NewAnnotationQueryBuilder().Name("Findings").Datasource(source()).Enable(true).

@@ -31,6 +31,7 @@ var units = []unit{
 	{"_bytes", "bytes", ""},
 	{"_seconds", "s", ""},
 	{"_watts", "watt", ""},
+	{"_joules", "joule", ""},
 	{"_celsius", "celsius", ""},
 	{"_hertz", "hertz", ""},
 	{"_ratio", unitShare, ""},

@@ -112,7 +112,7 @@ func (d *Idle) Shift(by time.Duration) {
 		st.Power.Shift(by)
 	}
 	for _, t := range d.endpoints {
-		shift(by, &t.Last)
+		shift(by, &t.Last, &t.Seen)
 	}
 }
 

@@ -65,6 +65,29 @@ func holder(g *collector.GPU) collector.Owner {
 
 func gpuSubject(uuid string) Subject { return Subject{Kind: "gpu", ID: uuid} }
 
+// EndpointSubject is a model of an inference server as the subject of a finding or of
+// a history.
+func EndpointSubject(e *collector.Endpoint) Subject {
+	return Subject{Kind: "endpoint", ID: e.Key().String()}
+}
+
+// kept returns what is kept of an endpoint, nil if nothing is. What is known of a URL
+// alone, as releases kept it that told endpoints apart by nothing else, was that of
+// the first model on the page, and goes to it.
+func kept[T any](of map[collector.EndpointKey]*T, e *collector.Endpoint) *T {
+	key := e.Key()
+	if v := of[key]; v != nil {
+		return v
+	}
+	bare := collector.EndpointKey{URL: e.URL}
+	v := of[bare]
+	if v != nil {
+		delete(of, bare)
+		of[key] = v
+	}
+	return v
+}
+
 // isNotebook reports whether a name, of a process or an owner, is that of a notebook.
 func isNotebook(name string) bool {
 	for _, word := range []string{"jupyter", "ipykernel", "notebook"} {

@@ -80,7 +80,7 @@ func (h *history) add(s *collector.Snapshot, node string) {
 		h.take(Subject{"gpu", s.GPUs[i].UUID}, ofGPU, &s.GPUs[i].Readings, s.Time)
 	}
 	for i := range s.Endpoints {
-		h.take(Subject{"endpoint", s.Endpoints[i].URL}, ofEndpoint, &s.Endpoints[i].Readings, s.Time)
+		h.take(EndpointSubject(&s.Endpoints[i]), ofEndpoint, &s.Endpoints[i].Readings, s.Time)
 	}
 }
 
@@ -193,11 +193,25 @@ func (e *Engine) History(of Subject) []History {
 	return out
 }
 
-// concerns reports whether what an owner changed may have to do with what was
-// observed: it is about the owner, about a GPU of its, or about the node.
-func (o *Observation) concerns(owner collector.Owner) bool {
-	is := func(other collector.Owner) bool { return other.Kind == owner.Kind && other.ID == owner.ID }
-	return owner == (collector.Owner{}) || o.Subject.Kind == "node" || is(o.Owner) || o.GPU != nil && slices.ContainsFunc(o.GPU.Owners, is)
+// concerns reports whether an event may have to do with what was observed: it is about
+// the observation's owner, about a GPU of its, or about the node. Who came to another
+// GPU, or what another owner changed, says nothing.
+func (o *Observation) concerns(ev *collector.Event) bool {
+	if o.Subject.Kind == "node" {
+		return true
+	}
+	if ev.Kind == collector.OwnerEvent {
+		mine := func(who collector.Owner) bool {
+			return who != (collector.Owner{}) && (ev.From == who.String() || ev.To == who.String())
+		}
+		return o.GPU != nil && o.GPU.UUID == ev.UUID || o.ofOwner(mine)
+	}
+	return ev.Owner == (collector.Owner{}) || o.ofOwner(func(who collector.Owner) bool { return who.Kind == ev.Owner.Kind && who.ID == ev.Owner.ID })
+}
+
+// ofOwner reports whether the observation is about an owner who is meant.
+func (o *Observation) ofOwner(is func(collector.Owner) bool) bool {
+	return is(o.Owner) || o.GPU != nil && slices.ContainsFunc(o.GPU.Owners, is)
 }
 
 // Changes returns the last changes of versions and of what runs on the node, oldest
@@ -230,13 +244,14 @@ func (l *eventLog) add(events []collector.Event) {
 
 // before returns the newest events of the ten minutes before a finding began, of
 // the whole node: what broke one GPU often shows on another first. Of what one
-// owner changed only findings about that owner are told. What happened at its very
-// beginning is the finding itself.
+// owner changed, and of who came and went, only those are told that concern the
+// finding. What happened at its very beginning is the finding itself.
 func (l *eventLog) before(since time.Time, o *Observation) []collector.Event {
 	var out []collector.Event
-	for _, ev := range l.events {
-		if ev.Time.Before(since) && since.Sub(ev.Time) <= lookBack && o.concerns(ev.Owner) {
-			out = append(out, ev)
+	for i := range l.events {
+		ev := &l.events[i]
+		if ev.Time.Before(since) && since.Sub(ev.Time) <= lookBack && o.concerns(ev) {
+			out = append(out, *ev)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b collector.Event) int { return a.Time.Compare(b.Time) })

@@ -37,7 +37,7 @@ const (
 type Idle struct {
 	cfg       IdleConfig
 	gpus      map[string]*idleState
-	endpoints map[string]*traffic
+	endpoints map[collector.EndpointKey]*traffic
 	ledger    *ledger
 	listedAt  time.Time // of the newest process list
 	now       time.Time
@@ -79,7 +79,7 @@ func NewIdle(cfg IdleConfig) *Idle {
 	if cfg.ReserveFor <= 0 {
 		cfg.ReserveFor = 24 * time.Hour
 	}
-	return &Idle{cfg: cfg, gpus: map[string]*idleState{}, endpoints: map[string]*traffic{}, ledger: newLedger()}
+	return &Idle{cfg: cfg, gpus: map[string]*idleState{}, endpoints: map[collector.EndpointKey]*traffic{}, ledger: newLedger()}
 }
 
 // Rule returns idle_gpu.

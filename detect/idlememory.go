@@ -4,19 +4,33 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
+	"gpuvigil/collector"
 )
 
 type idleMemory struct {
 	Version   int                        `json:"version"`
 	GPUs      map[string]json.RawMessage `json:"gpus"`
-	Endpoints map[string]*traffic        `json:"endpoints"`
+	Served    []served                   `json:"served"`
 	Ledger    *ledger                    `json:"ledger"`
+	Endpoints map[string]*traffic        `json:"endpoints,omitempty"` // of version 1, by URL
+}
+
+type served struct {
+	collector.EndpointKey
+	traffic
 }
 
 // Save returns how long each GPU has been idle, its power at rest, when endpoints
 // had traffic, and the idle GPU-hours of each holder.
 func (d *Idle) Save() ([]byte, error) {
-	m := idleMemory{Version: 1, GPUs: map[string]json.RawMessage{}, Endpoints: d.endpoints, Ledger: d.ledger}
+	m := idleMemory{Version: 2, GPUs: map[string]json.RawMessage{}, Ledger: d.ledger}
+	for key, t := range d.endpoints {
+		m.Served = append(m.Served, served{key, *t})
+	}
+	slices.SortFunc(m.Served, func(a, b served) int { return strings.Compare(a.String(), b.String()) })
 	for uuid, st := range d.gpus {
 		raw, err := json.Marshal(st)
 		if err != nil {
@@ -30,7 +44,7 @@ func (d *Idle) Save() ([]byte, error) {
 // Restore takes up what Save returned.
 func (d *Idle) Restore(data []byte) error {
 	m := idleMemory{Ledger: newLedger()}
-	if err := decodeState(data, &m, 1); err != nil {
+	if err := decodeState(data, &m, 2); err != nil {
 		return err
 	}
 	gpus := map[string]*idleState{}
@@ -50,8 +64,11 @@ func (d *Idle) Restore(data []byte) error {
 	d.gpus, d.ledger = gpus, m.Ledger
 	for url, t := range m.Endpoints {
 		if t != nil {
-			d.endpoints[url] = t
+			d.endpoints[collector.EndpointKey{URL: url}] = t
 		}
+	}
+	for _, s := range m.Served {
+		d.endpoints[s.EndpointKey] = &s.traffic
 	}
 	return nil
 }

@@ -21,6 +21,8 @@ type LostConfig struct {
 const (
 	causeGone          = "gone"           // the driver no longer answers for a GPU that was seen
 	causeHung          = "hung"           // a driver call on it does not return
+	causeGivenAway     = "given_away"     // another kernel driver has it, as for a virtual machine
+	causeRemoved       = "removed"        // it was taken off the PCI bus while nobody used it
 	causeAllSilent     = "all_silent"     // no GPU answers, and all fell silent at once
 	causeNeverAnswered = "never_answered" // the driver lists GPUs that nobody has seen
 	causeNotListed     = "not_listed"     // the page that the GPUs come from lists others and no longer this one
@@ -45,6 +47,7 @@ type Lost struct {
 type silence struct {
 	Since time.Time       `json:"since,omitzero"`  // zero while it answers
 	Owner collector.Owner `json:"owner,omitzero"`  // who held it when it last answered
+	Held  bool            `json:"held,omitempty"`  // somebody, known or not, held it when it last answered
 	Cause string          `json:"cause,omitempty"` // gone or hung: as it began
 
 	words lostWords
@@ -58,7 +61,7 @@ type lostWords struct {
 
 type lostCounts struct {
 	Listed, Known, Answering int // by the driver, ever since boot, now
-	Hung                     bool
+	Why, Bound               string
 	Since                    time.Time
 	Exporter                 string // whose page they are from, if they are
 }
@@ -88,16 +91,18 @@ func (d *Lost) Observe(s *collector.Snapshot, report func(Observation)) {
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
 		l := d.gpus[g.UUID]
-		for _, cause := range []string{causeGone, causeHung} {
-			o := Observation{Subject: gpuSubject(g.UUID), Cause: cause, Severity: rules.Page, GPU: g, Owner: l.Owner}
-			if !l.Since.IsZero() && cause == l.Cause && !(atOnce && d.withOthers(l)) {
-				o.Score, c.Since, c.Hung = 1, l.Since, g.Present
+		why := d.why(g, l)
+		c.Why, c.Bound = why, g.Bound
+		for _, cause := range []string{causeGone, causeHung, causeGivenAway, causeRemoved} {
+			o := Observation{Subject: gpuSubject(g.UUID), Cause: cause, Severity: urgency(cause), GPU: g, Owner: l.Owner}
+			if !l.Since.IsZero() && cause == why && !(atOnce && d.withOthers(l) && !onPurpose(why)) {
+				o.Score, c.Since = 1, l.Since
 				o.Evidence = l.words.say(c, saySilent)
 			}
 			report(o)
 		}
 	}
-	c.Hung = false
+	c.Why, c.Bound = "", ""
 	if s.Node.Name == "" {
 		return
 	}
@@ -148,6 +153,7 @@ func (d *Lost) listen(s *collector.Snapshot) int {
 		case g.Answers():
 			answering++
 			l.Since, l.Owner = time.Time{}, holder(g)
+			l.Held = len(g.Owners) > 0 || g.Value(metric.ProcessCount) > 0
 		case l.Since.IsZero():
 			l.Since, l.Cause = s.Time, causeGone
 			if g.Present {
@@ -174,12 +180,41 @@ func (d *Lost) atOnce(s *collector.Snapshot, c lostCounts) bool {
 	}
 	together, unexplained := 0, false
 	for i := range s.GPUs {
-		if l := d.gpus[s.GPUs[i].UUID]; d.withOthers(l) {
+		if l := d.gpus[s.GPUs[i].UUID]; d.withOthers(l) && !onPurpose(d.why(&s.GPUs[i], l)) {
 			together++
 			unexplained = unexplained || !d.toldLost(&s.GPUs[i], l)
 		}
 	}
 	return together >= 2 && unexplained
+}
+
+// why is the cause for which the GPU does not answer, as far as the PCI bus tells. A
+// GPU that falls off the bus keeps its device and its driver there. Only one that
+// nobody uses can be taken off on purpose.
+func (d *Lost) why(g *collector.GPU, l *silence) string {
+	switch {
+	case l.Cause != causeGone:
+		return l.Cause
+	case g.GivenAway():
+		return causeGivenAway
+	case g.Bound == collector.NoDevice && !l.Held && !d.toldLost(g, l):
+		return causeRemoved
+	}
+	return causeGone
+}
+
+func onPurpose(cause string) bool { return cause == causeGivenAway || cause == causeRemoved }
+
+// urgency is who must know. That a GPU was removed on purpose cannot be proven, so it
+// stays work for somebody, and wakes nobody.
+func urgency(cause string) rules.Severity {
+	switch cause {
+	case causeGivenAway:
+		return rules.Info
+	case causeRemoved:
+		return rules.Ticket
+	}
+	return rules.Page
 }
 
 // withOthers reports whether a GPU fell silent about when the last one did.
@@ -204,12 +239,23 @@ func saySilent(c lostCounts) Evidence {
 		Seen:     "the driver has not answered for it since " + clock(c.Since),
 		Expected: "an answer, as before", Observed: float64(c.Known - c.Answering), Confidence: Certain, Why: "the driver answers for the others",
 	}
-	if c.Hung {
+	switch c.Why {
+	case causeHung:
 		e.Title = "GPU hangs in the driver"
 		e.Seen = "a driver call on it has not returned since " + clock(c.Since)
 		e.Action = "Look in the kernel log for the GPU; drain the node, and reset the GPU or, if that hangs too, power-cycle the node."
+	case causeGivenAway:
+		e.Title = "GPU given to another driver"
+		e.Seen = fmt.Sprintf("the kernel driver %s has had it since about %s", c.Bound, clock(c.Since))
+		e.Why = "told by the PCI bus"
+		e.Action = "Nothing, if it was passed on to a virtual machine on purpose; to have it back, unbind it there and bind it to the driver nvidia."
+	case causeRemoved:
+		e.Title = "GPU removed from the PCI bus"
+		e.Seen = fmt.Sprintf("its device has not been on the PCI bus since about %s; nobody used it, and the driver told of no error", clock(c.Since))
+		e.Confidence, e.Why = Likely, "as nvidia-smi drain leaves it; a slot that lost its power may look the same"
+		e.Action = "Nothing, if it was drained on purpose; else rescan the bus (echo 1 > /sys/bus/pci/rescan), and power-cycle the node if it stays away."
 	}
-	if c.Answering == 0 {
+	if c.Answering == 0 && !onPurpose(c.Why) {
 		e.Why = "the driver answers, and for no GPU"
 	}
 	e.Seen += fmt.Sprintf("; it lists %s, and %d of %d answer", count(c.Listed, "GPU", "GPUs"), c.Answering, c.Known)

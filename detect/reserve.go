@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"maps"
 	"math"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 type traffic struct {
 	Tokens float64   `json:"tokens"`
 	Last   time.Time `json:"last"`
+	Seen   time.Time `json:"seen"`
 }
 
 // serve notes an endpoint's traffic. One that has served before it was first seen
@@ -21,14 +23,15 @@ func (d *Idle) serve(e *collector.Endpoint) {
 	if at.IsZero() {
 		return
 	}
-	t := d.endpoints[e.URL]
+	t := kept(d.endpoints, e)
 	if t == nil {
-		if len(d.endpoints) >= maxHolders {
+		if !d.roomForEndpoint() {
 			return
 		}
 		t = &traffic{}
-		d.endpoints[e.URL] = t
+		d.endpoints[e.Key()] = t
 	}
+	t.Seen = at
 	tokens := e.Value(metric.GeneratedTokens)
 	if e.Value(metric.RequestsRunning) > 0 || !math.IsNaN(tokens) && tokens > 0 && tokens != t.Tokens {
 		t.Last = at
@@ -38,12 +41,23 @@ func (d *Idle) serve(e *collector.Endpoint) {
 	}
 }
 
+// roomForEndpoint forgets endpoints that are gone before the memory of them grows
+// without end.
+func (d *Idle) roomForEndpoint() bool {
+	if len(d.endpoints) >= maxHolders {
+		maps.DeleteFunc(d.endpoints, func(_ collector.EndpointKey, t *traffic) bool {
+			return d.now.Sub(t.Seen) > d.cfg.ReserveFor
+		})
+	}
+	return len(d.endpoints) < maxHolders
+}
+
 // reserve reports whether the GPU belongs to an endpoint that had traffic lately:
 // a smallest replica is kept for the next request.
 func (d *Idle) reserve(s *collector.Snapshot, g *collector.GPU) bool {
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
-		t := d.endpoints[e.URL]
+		t := d.endpoints[e.Key()]
 		if t != nil && !t.Last.IsZero() && s.Time.Sub(t.Last) <= d.cfg.ReserveFor && covers(e, g) {
 			return true
 		}

@@ -3,6 +3,7 @@ package detect
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ const (
 type Saturated struct {
 	cfg       SaturatedConfig
 	gpus      map[string]*busyState
-	endpoints map[string]*demand
+	endpoints map[collector.EndpointKey]*demand
 	cpuAt     time.Time
 	cpu, core *stream.Mean
 	now       time.Time
@@ -58,7 +59,7 @@ func NewSaturated(cfg SaturatedConfig) *Saturated {
 	if cfg.StaleAfter <= 0 {
 		cfg.StaleAfter = 2 * time.Minute
 	}
-	d := &Saturated{cfg: cfg, gpus: map[string]*busyState{}, endpoints: map[string]*demand{}}
+	d := &Saturated{cfg: cfg, gpus: map[string]*busyState{}, endpoints: map[collector.EndpointKey]*demand{}}
 	d.cpu, d.core = d.window(), d.window()
 	return d
 }
@@ -146,7 +147,7 @@ func (d *Saturated) tell(s *collector.Snapshot, g *collector.GPU, b *busyState, 
 func (d *Saturated) worstFor(s *collector.Snapshot, g *collector.GPU) *demand {
 	var worst *demand
 	for i := range s.Endpoints {
-		e := d.endpoints[s.Endpoints[i].URL]
+		e := d.endpoints[s.Endpoints[i].Key()]
 		if e != nil && !e.since.IsZero() && covers(&s.Endpoints[i], g) && (worst == nil || e.ratio() > worst.ratio()) {
 			worst = e
 		}
@@ -155,13 +156,13 @@ func (d *Saturated) worstFor(s *collector.Snapshot, g *collector.GPU) *demand {
 }
 
 func (d *Saturated) ask(e *collector.Endpoint) {
-	w := d.endpoints[e.URL]
+	w := kept(d.endpoints, e)
 	if w == nil {
-		w = d.newDemand()
 		if !d.roomFor() {
 			return
 		}
-		d.endpoints[e.URL] = w
+		w = d.newDemand()
+		d.endpoints[e.Key()] = w
 	}
 	w.update(e, d.cfg)
 }
@@ -171,9 +172,9 @@ func (d *Saturated) ask(e *collector.Endpoint) {
 func (d *Saturated) roomFor() bool {
 	const most = 256
 	if len(d.endpoints) >= most {
-		for url, w := range d.endpoints {
+		for key, w := range d.endpoints {
 			if d.now.Sub(w.at) > 24*time.Hour {
-				delete(d.endpoints, url)
+				delete(d.endpoints, key)
 			}
 		}
 	}
@@ -212,34 +213,47 @@ func (w *demand) evidence(util, cpu float64, lasted time.Duration) Evidence {
 }
 
 type saturatedState struct {
-	Version   int                          `json:"version"`
-	Endpoints map[string]*stream.Histogram `json:"endpoints"`
-	Seen      map[string]time.Time         `json:"seen"`
+	Version int           `json:"version"`
+	Demands []demandState `json:"demands"`
+
+	// Of version 1, by URL.
+	Endpoints map[string]*stream.Histogram `json:"endpoints,omitempty"`
+	Seen      map[string]time.Time         `json:"seen,omitempty"`
+}
+
+type demandState struct {
+	collector.EndpointKey
+	Queue *stream.Histogram `json:"queue"`
+	Seen  time.Time         `json:"seen"`
 }
 
 // Save returns what is usual for each endpoint. The windows of a few minutes
 // begin anew after a restart.
 func (d *Saturated) Save() ([]byte, error) {
-	s := saturatedState{Version: 1, Endpoints: map[string]*stream.Histogram{}, Seen: map[string]time.Time{}}
-	for url, w := range d.endpoints {
-		s.Endpoints[url], s.Seen[url] = w.queue, w.at
+	s := saturatedState{Version: 2}
+	for key, w := range d.endpoints {
+		s.Demands = append(s.Demands, demandState{key, w.queue, w.at})
 	}
+	slices.SortFunc(s.Demands, func(a, b demandState) int { return strings.Compare(a.String(), b.String()) })
 	return json.Marshal(s)
 }
 
 // Restore takes up what Save returned.
 func (d *Saturated) Restore(data []byte) error {
 	s := saturatedState{}
-	if err := decodeState(data, &s, 1); err != nil {
+	if err := decodeState(data, &s, 2); err != nil {
 		return err
 	}
 	for url, h := range s.Endpoints {
-		if h == nil {
+		s.Demands = append(s.Demands, demandState{collector.EndpointKey{URL: url}, h, s.Seen[url]})
+	}
+	for _, saved := range s.Demands {
+		if saved.Queue == nil {
 			continue
 		}
 		w := d.newDemand()
-		w.queue, w.at = h, s.Seen[url]
-		d.endpoints[url] = w
+		w.queue, w.at = saved.Queue, saved.Seen
+		d.endpoints[saved.EndpointKey] = w
 	}
 	return nil
 }

@@ -112,12 +112,12 @@ func seriesTable() string {
 	return table([]string{"for each", "series", "and one more for each"}, [][]string{
 		{"GPU that reports what any generation can", fmt.Sprint(gpu), "two for each owner who uses it and one for each who was given it; price; metric that is not supported (instead of it) or whose values were dropped; two for each Xid code that fell"},
 		{"MIG instance", fmt.Sprint(instance), ""},
-		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; image, data set, port and, if they are looked at, library of an owner; three for each owner and model of GPU; budget of a team; rule, receiver and reason in the agent's own counters"},
-		{"source (NVML, host, agent, owner, kubelet, movement, interfaces, inventory, inference)", fmt.Sprint(source), ""},
+		{"host, with the agent itself", fmt.Sprint(node + agent), "version of a component; image, data set, port and, if they are looked at, library of an owner; three for each owner and model of GPU; five of a team that has a budget or spends; rule, receiver and reason in the agent's own counters"},
+		{"source (NVML, host, agent, owner, kubelet, movement, interfaces, inventory, textfile, inference)", fmt.Sprint(source), ""},
 		{"model of an inference server, of at most 64 of a page", fmt.Sprint(endpoint), fmt.Sprintf("bucket of its %d histograms, of at most 15 each; a model that tells all of it has fewer than %d series", latency, budgetModel)},
 		{"metrics page of inference servers", fmt.Sprint(target), "reason why it cannot be read"},
 		{"owner of a GPU, for each state that he had of it within the hour", fmt.Sprint(account), ""},
-		{"owner with a process on a GPU, of at most 32", fmt.Sprint(workload - infos(metric.Workload)), "fact that is absent, with the reason"},
+		{"owner with a process on a GPU, of at most 32", fmt.Sprint(workload - infos(metric.Workload)), "fact that is absent, with the reason; 15 of them, a figure of quality, and up to 13 for what its work came to, only if it tells of its own work; inference server"},
 		{"port of an InfiniBand or RoCE adapter, of at most 16", fmt.Sprint(port), ""},
 		{"finding that fires", fmt.Sprint(len(metric.Of(metric.Finding))), ""},
 	}) + budget

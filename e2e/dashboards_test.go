@@ -14,7 +14,7 @@ import (
 
 // variables are what Grafana puts in the place of its variables.
 var variables = strings.NewReplacer(
-	"$"+dashboards.VarInstance, ".*", "$"+dashboards.VarGPU, ".*", "$__rate_interval", "10s", "$__range", "30s",
+	"$"+dashboards.VarInstance, ".*", "$"+dashboards.VarGPU, ".*", "$"+dashboards.VarOwner, ".*", "$__rate_interval", "10s", "$__range", "30s",
 )
 
 // excuses are parts of expressions that may have no answer, with the reason.
@@ -22,21 +22,23 @@ type excuses map[string]string
 
 // nowhere is what neither the demo nor a simulated node behind the fake driver has.
 var nowhere = excuses{
-	"vigil_mig_":               "no GPU is in MIG mode",
-	metric.FanSpeed.Name:       "the board has no fan of its own",
-	"vigil_gpu_nvlink5_":       "the board has NVLink 4",
-	"vigil_gpu_retired_":       "the board replaces rows, it does not retire pages",
-	metric.GPUDropped.Name:     "the driver returns no value that cannot be",
-	"vigil_nvswitch_":          "no NVSwitch has an error",
-	metric.MovementErrors.Name: "every file of owners can be read",
-	metric.TargetFailing.Name:  "every page can be read",
-	metric.PageFailures.Name:   "no source reads the page of another exporter",
-	metric.Drained.Name:        "no file says that the node is drained",
+	"vigil_mig_":                                        "no GPU is in MIG mode",
+	metric.FanSpeed.Name:                                "the board has no fan of its own",
+	"vigil_gpu_nvlink5_":                                "the board has NVLink 4",
+	"vigil_gpu_retired_":                                "the board replaces rows, it does not retire pages",
+	metric.GPUDropped.Name:                              "the driver returns no value that cannot be",
+	"vigil_nvswitch_":                                   "no NVSwitch has an error",
+	metric.MovementErrors.Name:                          "every file of owners can be read",
+	metric.TargetFailing.Name:                           "every page can be read",
+	metric.TextfileErrors.Name:                          "every file counts",
+	metric.TeamProjection.Name:                          "three whole days are not known",
+	metric.Drained.Name:                                 "no file says that the node is drained",
+	metric.PageFailures.Name:                            "no source reads the page of another exporter",
 	" unless on (instance) " + metric.OutboxLength.Name: "stands in where no receiver is configured",
 }
 
 // nobodyTells are the panels of what nowhere has.
-var nobodyTells = []string{"overview: NVSwitch errors by code", "overview: How full the MIG instances are", "inference: Pages that cannot be read, and why"}
+var nobodyTells = []string{"overview: NVSwitch errors by code", "overview: How full the MIG instances are", "inference: Pages that cannot be read, and why", "workload: Files that do not count"}
 
 // mayTell are the panels that have data if something happens to fail: a process that
 // ends while it is read.

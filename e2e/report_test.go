@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,6 +92,12 @@ func fleet(begin, end time.Time) history {
 		}
 		node(address, "n1", "GPU-1", `owner_kind="job",owner="slurm/1",team="nlp"`, "busy", 5000+s, "x", "y")
 
+		did := fmt.Sprintf(`instance="%s",owner_kind="job",owner="slurm/1",team="nlp"`, address)
+		h.add(metric.OwnerWork, did+`,unit="step"`, math.Floor(s), at)
+		h.add(metric.OwnerGoodput, did+`,outcome="kept"`, 0.75*s, at)
+		h.add(metric.OwnerGoodput, did+`,outcome="lost"`, 0.25*s, at)
+		h.add(metric.OwnerInterruptions, did, math.Floor(since.Hours()/10), at)
+
 		if worked := since - 24*time.Hour; worked >= 0 && !(worked > 5*time.Hour && worked < 8*time.Hour) {
 			value := min(worked, 4*time.Hour)
 			if worked >= 8*time.Hour {
@@ -113,6 +120,7 @@ type reported struct {
 	Lines, Totals []struct {
 		Key    string
 		Total  cost.Amounts
+		Work   cost.Work
 		States map[string]cost.Amounts
 	}
 }
@@ -151,6 +159,9 @@ func TestCostsFromPrometheus(t *testing.T) {
 		}
 		if got := r.Totals[0].Total.Energy / 1e6; got != int64(100*(3*whole-28*3600-60)) {
 			t.Errorf("by %s: %d J, want those of the time but for the minute in which an agent moved", step, got)
+		}
+		if w := r.Lines[0].Work; math.Abs(float64(w.Units[cost.Steps])-whole) > 61 || math.Abs(w.Goodput()-0.75) > 1e-6 || w.Interruptions != int64(whole/36000) {
+			t.Errorf("by %s, the job did %+v; want a step each second but for the minute in which its agent moved, three quarters kept, an interruption every ten hours", step, w)
 		}
 		if l := r.Lines[0]; l.Total.Unpriced != 0 || l.States["busy"].Time != l.Total.Time {
 			t.Errorf("by %s, the job: %+v, want priced and busy", step, l)

@@ -3,10 +3,13 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/common/model"
 
@@ -29,8 +32,13 @@ func TestWholeWay(t *testing.T) {
 	node := newSimulated(t, "e2e")
 	slack := slacktest.New()
 	t.Cleanup(slack.Close)
+	signals := t.TempDir()
+	if err := os.Chmod(signals, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	trains(t, signals)
 	o := options{
-		config: wholeWayConfig(node, slack, write(t, "token", slacktest.Token)),
+		config: wholeWayConfig(node, slack, write(t, "token", slacktest.Token)) + "textfile:\n  directory: " + signals + "\n",
 		state:  filepath.Join(shortDir(t), "state"), env: node.environment(), args: node.flags(),
 	}
 	a := startAgent(t, o)
@@ -65,7 +73,9 @@ func TestWholeWay(t *testing.T) {
 		"vigil_runtime_info":           "nobody may look into processes by default",
 		"vigil_image_info":             "the simulated node's processes are in no container",
 		"vigil_dataset_info":           "nor have they mounted anything",
-	}, "overview: NVSwitch errors", "overview: Kernel log",
+		"vigil_owner_unit_":            "it takes five minutes of work",
+	}, "workload: Cost of a unit of work", "workload: Energy of a unit of work", "workload: Disks", "workload: Network",
+		"workload: CPUs in use", "workload: Memory that stays", "overview: NVSwitch errors", "overview: Kernel log",
 		"movement: Owners now", "movement: Disks", "movement: Network", "movement: Addresses that it is connected to",
 		"movement: NFS", "movement: CPUs in use", "movement: Throttled", "movement: Memory that stays",
 		"movement: Traffic", "movement: Errors", "movement: Links that went down", "movement: Ports",
@@ -191,4 +201,27 @@ func alertOf(id rules.ID) string {
 		name += strings.ToUpper(word[:1]) + word[1:]
 	}
 	return name
+}
+
+// trains writes what the training on the node tells of itself, until the test ends.
+func trains(t *testing.T, dir string) {
+	t.Helper()
+	var done sync.WaitGroup
+	t.Cleanup(done.Wait)
+	file := filepath.Join(dir, "slurm-4711.prom")
+	done.Go(func() {
+		for step := 100; t.Context().Err() == nil; step += 2 {
+			page := fmt.Sprintf("training_steps_total %d\ntraining_samples_total %d\ntraining_tokens_total %d\ntraining_loss 2.5\ntraining_epoch 0.5\n"+
+				"training_loader_wait_seconds_total %d\ntraining_checkpoint_timestamp_seconds %d\ntraining_finished 0\nworkload_quality{name=\"accuracy\"} 0.75\n",
+				step, 512*step, 1000*step, step/20, time.Now().Unix())
+			if err := errors.Join(os.WriteFile(file+".tmp", []byte(page), 0o644), os.Rename(file+".tmp", file)); err != nil {
+				t.Errorf("write the training's signals: %v", err)
+				return
+			}
+			select {
+			case <-t.Context().Done():
+			case <-time.After(2 * time.Second):
+			}
+		}
+	})
 }

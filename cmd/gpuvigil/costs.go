@@ -23,6 +23,7 @@ type costs struct {
 	password *string
 	bearer   *string
 	tenant   *string
+	match    *[]string
 	timeout  *time.Duration
 	history  *string
 	step     *string
@@ -39,6 +40,7 @@ func addCosts(cmd *kingpin.CmdClause) *costs {
 		password: cmd.Flag("prometheus.password-file", "File with its password.").PlaceHolder("FILE").String(),
 		bearer:   cmd.Flag("prometheus.bearer-token-file", "File with a bearer token for it.").PlaceHolder("FILE").String(),
 		tenant:   cmd.Flag("prometheus.tenant", "Tenant, which Mimir wants in X-Scope-OrgID.").String(),
+		match:    cmd.Flag("prometheus.match", "Read only series with this label, where it holds several clusters, such as 'cluster=\"a\"'; may be given several times.").PlaceHolder("MATCHER").Strings(),
 		timeout:  cmd.Flag("prometheus.timeout", "How long all of its answers may take.").Default("2m").Duration(),
 		history:  cmd.Flag("prometheus.history", "How far back its first sample is looked for: less where it refuses so long a query.").Default("400d").String(),
 		step:     cmd.Flag("step", "How finely it is asked: by hour, by day, or auto, which is by hour up to eight days.").Default("auto").Enum("auto", "hour", "day"),
@@ -71,7 +73,7 @@ func (c *costs) source() (report.Source, time.Duration, error) {
 	if err != nil || time.Duration(history) < 24*time.Hour {
 		return nil, 0, fmt.Errorf("--prometheus.history=%.40q is no length of time of a day or more: write it as 30d", *c.history)
 	}
-	cfg := report.EngineConfig{URL: *c.url, User: *c.user, Tenant: *c.tenant, Step: steps[*c.step], History: time.Duration(history), Busy: ledger.BusyMeans()}
+	cfg := report.EngineConfig{URL: *c.url, User: *c.user, Tenant: *c.tenant, Match: *c.match, Step: steps[*c.step], History: time.Duration(history), Busy: ledger.BusyMeans()}
 	if *c.password != "" {
 		cfg.Password = secret(*c.password, "")
 	}

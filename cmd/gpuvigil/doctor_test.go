@@ -104,6 +104,26 @@ func TestDoctorAsksTheAPIServer(t *testing.T) {
 	}
 }
 
+// Who reads it must learn what the search for servers takes, before it finds nothing.
+func TestDoctorOnFindingInferenceServers(t *testing.T) {
+	proc := t.TempDir()
+	c := config.Default()
+	c.Host.ProcFS = proc
+	says := func(ok bool, found, advice string) {
+		t.Helper()
+		d := doctorDiscovery(c)
+		if d.ok != ok || d.needed || !strings.Contains(d.found, found) || !strings.Contains(d.advice, advice) || (advice == "") != (d.advice == "") {
+			t.Errorf("the doctor says %+v, want it ok: %t, %q, and the advice %q", d, ok, found, advice)
+		}
+	}
+	says(false, "off; 0 targets are configured", "CAP_SYS_PTRACE")
+	c.Inference.Discover = true
+	c.Inference.Targets = []config.Target{{Page: config.Page{URL: "http://a/metrics"}}}
+	says(false, "only servers of this user are found", "inference.targets")
+	put(t, filepath.Join(proc, "1", "fd", "0"), "")
+	says(true, "are looked at", "")
+}
+
 func withSysFS(dir string) *config.Config {
 	c := config.Default()
 	c.Host.SysFS = dir

@@ -22,7 +22,7 @@ func TestStatusSaysThatGPUsComeFromAPage(t *testing.T) {
 	var out bytes.Buffer
 	node, err := ask(t.Context(), dir)
 	if err == nil {
-		err = node.printStatus(&out)
+		err = node.printStatus(&out, node.missing(asSeen))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -35,8 +35,7 @@ func addHealth(app *kingpin.Application) (string, command) {
 		"Exits 0 if they are well, 1 if not, 2 if it cannot be known. Answers within a second.")
 	state := addStateDir(cmd)
 	maxAge := cmd.Flag("max-age", "How old what the agent knows may be.").Default("1m").Duration()
-	gpus := cmd.Flag("gpus", "How many GPUs there must be, 0 if there need be none. Default: as many as were seen since the node booted or as the driver lists, "+
-		"and one at least if there was one in an earlier boot or there is one on the PCI bus.").Default(strconv.Itoa(asSeen)).Int()
+	gpus := addGPUs(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		ctx, cancel := context.WithTimeout(ctx, healthLimit)
 		defer cancel()
@@ -55,6 +54,11 @@ func addHealth(app *kingpin.Application) (string, command) {
 		}
 		return v.exit()
 	}
+}
+
+func addGPUs(cmd *kingpin.CmdClause) *int {
+	return cmd.Flag("gpus", "How many GPUs there must be, 0 if there need be none. Default: as many as were seen since the node booted or as the driver lists, "+
+		"and one at least if there was one in an earlier boot or there is one on the PCI bus.").Default(strconv.Itoa(asSeen)).Int()
 }
 
 // verdict is what is wrong with a node, in words.
@@ -108,6 +112,8 @@ func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 	}
 	for _, g := range a.snapshot.GPUs {
 		switch present, known := g.Readings[metric.GPUPresent.Name]; {
+		case g.GivenAway:
+			// whoever said how many GPUs there must be counts it as missing, nobody else does
 		case g.Hung:
 			v.problems = append(v.problems, fmt.Sprintf("GPU %d hangs", g.Index))
 		case known && present == 0 && a.gpuPage() != nil:

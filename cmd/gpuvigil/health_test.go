@@ -68,6 +68,12 @@ func fires(rule rules.ID, severity rules.Severity, title string) detect.Finding 
 		Node: "gpu-01", GPUIndex: 1, Evidence: detect.Evidence{Title: title}}
 }
 
+// givenAway passes a GPU on to a virtual machine.
+func givenAway(s *collector.Snapshot, _ *detect.View) {
+	s.GPUs[1].Present, s.GPUs[1].Bound = false, "vfio-pci"
+	s.GPUs[1].Set(metric.GPUPresent, 0)
+}
+
 // without takes the driver and what it told away.
 func without(s *collector.Snapshot) {
 	s.GPUs = nil
@@ -99,8 +105,10 @@ func TestHealth(t *testing.T) {
 			s.GPUs[1].Present = false
 			s.GPUs[1].Set(metric.GPUPresent, 0)
 		}, nil, 1, "PROBLEM  GPU 1 is lost\n"},
-		"hung":  {func(s *collector.Snapshot, _ *detect.View) { s.GPUs[0].Hung = true }, nil, 1, "PROBLEM  GPU 0 hangs\n"},
-		"fewer": {func(*collector.Snapshot, *detect.View) {}, []string{"--gpus=8"}, 1, "PROBLEM  2 of 8 GPUs answer\n"},
+		"given to a virtual machine":             {givenAway, nil, 0, "OK  1 GPUs\n"},
+		"given to a virtual machine, and missed": {givenAway, []string{"--gpus=2"}, 1, "PROBLEM  1 of 2 GPUs answer\n"},
+		"hung":                                   {func(s *collector.Snapshot, _ *detect.View) { s.GPUs[0].Hung = true }, nil, 1, "PROBLEM  GPU 0 hangs\n"},
+		"fewer":                                  {func(*collector.Snapshot, *detect.View) {}, []string{"--gpus=8"}, 1, "PROBLEM  2 of 8 GPUs answer\n"},
 		"lost before the agent": {func(s *collector.Snapshot, _ *detect.View) {
 			s.Node.Set(metric.GPUsSeen, 3)
 		}, nil, 1, "PROBLEM  2 of 3 GPUs answer\n"},
@@ -217,6 +225,7 @@ func TestHealth(t *testing.T) {
 func TestStatusMissesTheGPUs(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*collector.Snapshot)
+		args   []string
 		code   int
 		says   string
 	}{
@@ -224,21 +233,27 @@ func TestStatusMissesTheGPUs(t *testing.T) {
 			gpus := s.GPUs
 			without(s)
 			s.GPUs = gpus
-		}, 3, "gpu-01  no driver answers any more for the 2 GPUs that were seen since the node booted\n"},
+		}, nil, 3, "gpu-01  no driver answers any more for the 2 GPUs that were seen since the node booted\n"},
 		"no driver, but GPUs": {func(s *collector.Snapshot) {
 			without(s)
 			onBus(s, 0, 0, 1, 7)
-		}, 3, "gpu-01  8 NVIDIA GPUs are on the PCI bus and no driver answers for them\n"},
+		}, nil, 3, "gpu-01  8 NVIDIA GPUs are on the PCI bus and no driver answers for them\n"},
 		"no driver, no GPU": {func(s *collector.Snapshot) {
 			without(s)
 			onBus(s, 0, 0, 0, 0)
-		}, 0, "gpu-01  nothing is wrong\n"},
+		}, nil, 0, "gpu-01  nothing is wrong\n"},
+		"a node that is meant to have none": {func(s *collector.Snapshot) {
+			without(s)
+			onBus(s, 0, 0, 1, 7)
+		}, []string{"--gpus=0"}, 0, "gpu-01  nothing is wrong\n"},
+		"fewer than there must be": {func(*collector.Snapshot) {}, []string{"--gpus=8"}, 3, "gpu-01  2 of 8 GPUs answer\n"},
+		"as many as there must be": {func(*collector.Snapshot) {}, []string{"--gpus=2"}, 0, "gpu-01  nothing is wrong\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, out, _ := gpuvigil(t, "status", "--state.dir="+fakeAgent(t, func(s *collector.Snapshot, _ *detect.View) {
+			code, out, _ := gpuvigil(t, append([]string{"status", "--state.dir=" + fakeAgent(t, func(s *collector.Snapshot, _ *detect.View) {
 				s.Sources = s.Sources[:1]
 				c.change(s)
-			}))
+			})}, c.args...)...)
 			if code != c.code || !strings.HasPrefix(out, c.says) {
 				t.Errorf("exit %d and %q, want %d and %q first", code, out, c.code, c.says)
 			}

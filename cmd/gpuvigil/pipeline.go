@@ -22,6 +22,7 @@ import (
 	"gpuvigil/collector/movement"
 	"gpuvigil/collector/owner"
 	"gpuvigil/collector/scrape"
+	"gpuvigil/collector/textfile"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/ledger"
@@ -42,6 +43,7 @@ type pipeline struct {
 	kubelet   *owner.Kubelet     // nil in a demo, and where it is not asked
 	labels    *kube.NodeSource   // nil in a demo, and where the API server is not asked
 	inventory *inventory.Source  // nil in a demo
+	textfile  *textfile.Source   // nil in a demo, and without a directory
 	exporter  *scrape.GPUs       // nil where GPUs do not come from a page
 	sampler   *collector.Sampler
 	engine    *detect.Engine
@@ -126,6 +128,9 @@ func (p *pipeline) inherit(old *pipeline) error {
 	}
 	if p.movement != nil && old.movement != nil {
 		p.movement.Inherit(old.movement)
+	}
+	if p.textfile != nil && old.textfile != nil {
+		p.textfile.Inherit(old.textfile)
 	}
 	if p.kubelet != nil && old.kubelet != nil {
 		p.kubelet.Inherit(old.kubelet)
@@ -238,6 +243,7 @@ func (p *pipeline) sources(gpus *driver) ([]collector.Scheduled, error) {
 			return nil, err
 		}
 		sources = append(sources, moving...)
+		sources = append(sources, p.signals()...)
 		if p.cfg.NVML.Source.Given() {
 			if p.exporter, err = gpuExporter(p.cfg, p.log); err != nil {
 				return nil, err

@@ -29,15 +29,17 @@ const askLimit = 10 * time.Second
 func addStatus(app *kingpin.Application) (string, command) {
 	cmd := app.Command("status", "Say how this node is: what is wrong, the GPUs, the sources. Exits 0 if nothing is wrong, 1 for a ticket, 2 for a page, 3 if it cannot be known.")
 	state := addStateDir(cmd)
+	gpus := addGPUs(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		node, err := ask(ctx, *state)
 		if err != nil {
 			return unknown(p, err)
 		}
-		if err := node.printStatus(p.out); err != nil {
+		missing := node.missing(*gpus)
+		if err := node.printStatus(p.out, missing); err != nil {
 			return err
 		}
-		return node.exit(node.findings.Findings)
+		return node.exit(node.findings.Findings, missing)
 	}
 }
 
@@ -85,9 +87,9 @@ func firing(findings []server.Finding) []server.Finding {
 }
 
 // exit gives the exit code for the findings: the worst that fires decides. An
-// agent that sees nothing, or no GPU where there must be one, does not know that
+// agent that sees nothing, or misses GPUs that must be there, does not know that
 // nothing is wrong.
-func (a *answer) exit(findings []server.Finding) error {
+func (a *answer) exit(findings []server.Finding, missing string) error {
 	worst := rules.Info
 	for _, f := range firing(findings) {
 		worst = max(worst, f.Severity)
@@ -97,7 +99,7 @@ func (a *answer) exit(findings []server.Finding) error {
 		return exitPage
 	case worst == rules.Ticket:
 		return exitTicket
-	case len(a.blind()) > 0, a.absence(asSeen) != "":
+	case len(a.blind()) > 0, missing != "":
 		return exitUnknown
 	}
 	return nil
@@ -114,10 +116,10 @@ func (a *answer) blind() []server.Source {
 	return out
 }
 
-func (a *answer) printStatus(out io.Writer) error {
+func (a *answer) printStatus(out io.Writer, missing string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	now := a.snapshot.Time
-	fmt.Fprintf(w, "%s\n", a.headline())
+	fmt.Fprintf(w, "%s\n", a.headline(missing))
 	for _, f := range firing(a.findings.Findings) {
 		fmt.Fprintf(w, "%s\t%s\t%s\tsince %s\t%s\t%s\n", strings.ToUpper(f.Severity.String()), subjectName(f), printable(f.Title),
 			since(f.Since, now), f.Evidence.Confidence, printable(ownerName(f)))
@@ -149,12 +151,29 @@ func (a *answer) printStatus(out io.Writer) error {
 	return w.Flush()
 }
 
+// missing says which GPUs that must be there are not.
+func (a *answer) missing(want int) string {
+	if gone := a.absence(want); gone != "" || a.snapshot.ReleasedUntil.After(a.snapshot.Time) {
+		return gone
+	}
+	answering := 0
+	for _, g := range a.snapshot.GPUs {
+		if g.Present && !g.Hung {
+			answering++
+		}
+	}
+	if answering < want {
+		return fmt.Sprintf("%d of %d GPUs answer", answering, want)
+	}
+	return ""
+}
+
 // gpuState is how the GPU is. One that nobody has asked for since the agent started, or
 // that is not on an exporter's page any more, may be well.
 func (a *answer) gpuState(g server.GPU) string {
 	_, asked := g.Readings[metric.GPUPresent.Name]
 	switch {
-	case g.Present:
+	case g.Present, g.GivenAway:
 	case !asked:
 		return "not seen"
 	case a.gpuPage() != nil:
@@ -164,7 +183,7 @@ func (a *answer) gpuState(g server.GPU) string {
 }
 
 // headline is the node's state in one line.
-func (a *answer) headline() string {
+func (a *answer) headline(missing string) string {
 	var parts []string
 	if n := len(firing(a.findings.Findings)); n == 1 {
 		parts = append(parts, "1 finding")
@@ -178,8 +197,8 @@ func (a *answer) headline() string {
 		}
 		parts = append(parts, "blind: "+strings.Join(names, ", "))
 	}
-	if gone := a.absence(asSeen); gone != "" {
-		parts = append(parts, gone)
+	if missing != "" {
+		parts = append(parts, missing)
 	}
 	if len(parts) == 0 {
 		parts = []string{"nothing is wrong"}

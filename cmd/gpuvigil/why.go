@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"gpuvigil/collector"
 	"gpuvigil/detect"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
@@ -32,7 +33,7 @@ func addWhy(app *kingpin.Application) (string, command) {
 		if err := node.printWhy(p.out, s); err != nil {
 			return err
 		}
-		return node.exit(s.findings)
+		return node.exit(s.findings, node.absence(asSeen))
 	}
 }
 
@@ -55,13 +56,8 @@ func (a *answer) find(text string) (subject, error) {
 			return f.Subject == detect.Subject{Kind: "gpu", ID: g.UUID} || f.GPUIndex == g.Index
 		})}, nil
 	}
-	for _, e := range a.snapshot.Endpoints {
-		if text == "endpoint:"+e.URL || text == e.URL {
-			// What is wrong with the GPUs behind an endpoint is wrong with the endpoint.
-			return subject{name: "endpoint:" + e.URL, facts: endpointFacts(e), findings: a.about(func(f server.Finding) bool {
-				return f.Subject.ID == e.URL || f.Subject.Kind == "gpu" && (len(e.GPUs) == 0 || slices.Contains(e.GPUs, f.Subject.ID))
-			})}, nil
-		}
+	if link := strings.TrimPrefix(text, "endpoint:"); len(a.served(link)) > 0 {
+		return a.endpoint(link), nil
 	}
 	owners := a.owners()
 	if i := slices.IndexFunc(owners, func(o string) bool { _, id, _ := strings.Cut(o, ":"); return id == text }); i >= 0 {
@@ -219,10 +215,42 @@ func workloadFacts(w server.Workload) []string {
 	return facts
 }
 
-func endpointFacts(e server.Endpoint) []string {
-	return []string{fmt.Sprintf("%s, model %s: %s running, %s waiting, queue p95 %s, KV cache %s", printable(e.Engine), printable(e.Model),
+// served returns the models behind a URL, or the one that URL#engine/model names.
+func (a *answer) served(link string) []server.Endpoint {
+	var out []server.Endpoint
+	for _, e := range a.snapshot.Endpoints {
+		if link == e.URL || link == keyOf(e).String() {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func keyOf(e server.Endpoint) collector.EndpointKey {
+	return collector.EndpointKey{URL: e.URL, Engine: e.Engine, Model: e.Model}
+}
+
+// endpoint tells of all models behind the URL. What is wrong with the GPUs behind an
+// endpoint is wrong with the endpoint.
+func (a *answer) endpoint(link string) subject {
+	served := a.served(link)
+	s := subject{name: "endpoint:" + link}
+	for _, e := range served {
+		s.facts = append(s.facts, endpointFact(e))
+	}
+	s.findings = a.about(func(f server.Finding) bool {
+		return slices.ContainsFunc(served, func(e server.Endpoint) bool {
+			return f.Subject == detect.Subject{Kind: "endpoint", ID: keyOf(e).String()} ||
+				f.Subject.Kind == "gpu" && (len(e.GPUs) == 0 || slices.Contains(e.GPUs, f.Subject.ID))
+		})
+	})
+	return s
+}
+
+func endpointFact(e server.Endpoint) string {
+	return fmt.Sprintf("%s, model %s: %s running, %s waiting, queue p95 %s, KV cache %s", printable(e.Engine), printable(e.Model),
 		reading(e.Readings, metric.RequestsRunning, "%.0f", 1), reading(e.Readings, metric.RequestsWaiting, "%.0f", 1),
-		reading(e.Readings, metric.QueueTimeP95, "%.2g s", 1), reading(e.Readings, metric.KVCacheUsage, "%.0f %%", 100))}
+		reading(e.Readings, metric.QueueTimeP95, "%.2g s", 1), reading(e.Readings, metric.KVCacheUsage, "%.0f %%", 100))
 }
 
 func (a *answer) printWhy(out io.Writer, s subject) error {

@@ -67,6 +67,8 @@ func memoryShare(g server.GPU) string {
 
 func gpuState(g server.GPU) string {
 	switch {
+	case g.GivenAway:
+		return "GIVEN AWAY"
 	case !g.Present:
 		return "LOST"
 	case g.Hung:

@@ -137,7 +137,7 @@ func (d *decoder) gpu(g *collector.GPU, v vector) {
 	flags := d.uvarint()
 	g.Present, g.Hung, g.MIG = flags&flagPresent != 0, flags&flagHung != 0, flags&flagMIG != 0
 	g.Owners = d.owners()
-	g.Unsupported = d.unsupported()
+	g.Unsupported = d.rowList()
 	g.Dropped = d.dropped()
 	g.Xids = list(d, func(x *collector.XidCount) { x.Code, x.Count, x.Last = d.int(), d.uvarint(), d.time() })
 	g.Readings = d.readings(v)
@@ -148,6 +148,10 @@ func (d *decoder) gpu(g *collector.GPU, v vector) {
 	}
 	g.ComputeCapability, g.CPUs, g.NUMANodes = d.str(), d.str(), d.str()
 	g.Paths = list(d, func(p *collector.Path) { p.UUID, p.Level = d.str(), d.str() })
+	if d.done() {
+		return
+	}
+	g.Bound = d.str()
 }
 
 func (d *decoder) instance(i *collector.Instance, v vector) {
@@ -178,6 +182,9 @@ func (d *decoder) endpoint(p *collector.Endpoint, v vector) {
 	p.GPUs = list(d, func(s *string) { *s = d.str() })
 	p.Readings = d.readings(v)
 	p.Histograms = d.histograms()
+	if !d.done() {
+		p.Approximate = d.rowList()
+	}
 }
 
 func (d *decoder) event(v *collector.Event, _ vector) {
@@ -213,8 +220,8 @@ func (d *decoder) distributions() []collector.Distribution {
 	return slices.DeleteFunc(all, func(x collector.Distribution) bool { return x.Row == nil || x.Row.Kind != metric.Histogram })
 }
 
-// unsupported leaves out rows that this release does not have.
-func (d *decoder) unsupported() []*metric.Def {
+// rowList leaves out those that this release does not have.
+func (d *decoder) rowList() []*metric.Def {
 	var rows []*metric.Def
 	for range d.list(maxPerEntity) {
 		if row := d.row(); row != nil {

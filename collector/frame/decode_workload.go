@@ -12,6 +12,9 @@ func (d *decoder) workload(w *collector.Workload, v vector) {
 		w.Caveats = list(d, func(c *collector.Caveat) { c.Fact, c.Reason = d.str(), d.str() })
 	}
 	if !d.done() {
+		w.Quality = list(d, func(f *collector.Figure) { f.Name, f.Value = d.str(), d.float() })
+	}
+	if !d.done() {
 		w.Labels = list(d, func(l *collector.Label) { l.Name, l.Value = d.str(), d.str() })
 	}
 }

@@ -85,6 +85,13 @@ func (e *encoder) node(n *collector.Node) {
 	})
 }
 
+func (e *encoder) rowList(list []*metric.Def) {
+	e.list(len(list))
+	for _, d := range list {
+		e.row(d)
+	}
+}
+
 func (e *encoder) gpu(g *collector.GPU) {
 	e.varint(int64(g.Index))
 	for _, s := range [...]string{g.UUID, g.Model, g.PCIBusID, g.Serial, g.VBIOS, g.Architecture} {
@@ -92,10 +99,7 @@ func (e *encoder) gpu(g *collector.GPU) {
 	}
 	e.uvarint(bit(g.Present, flagPresent) | bit(g.Hung, flagHung) | bit(g.MIG, flagMIG))
 	e.owners(g.Owners)
-	e.list(len(g.Unsupported))
-	for _, d := range g.Unsupported {
-		e.row(d)
-	}
+	e.rowList(g.Unsupported)
 	e.list(len(g.Dropped))
 	if len(g.Dropped) > 0 {
 		for _, d := range metric.All() { // in the catalogue's order: the same part gives the same bytes
@@ -122,6 +126,7 @@ func (e *encoder) gpu(g *collector.GPU) {
 		e.str(p.UUID)
 		e.str(p.Level)
 	}
+	e.str(g.Bound)
 }
 
 func (e *encoder) distributions(list []collector.Distribution) {
@@ -180,6 +185,7 @@ func (e *encoder) endpoint(p *collector.Endpoint) {
 	}
 	e.readings(p.Readings, metric.Endpoint)
 	e.histograms(p.Histograms)
+	e.rowList(p.Approximate)
 }
 
 func (e *encoder) event(v *collector.Event) {

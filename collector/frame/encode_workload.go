@@ -21,6 +21,11 @@ func (e *encoder) workload(w *collector.Workload) {
 		e.str(c.Fact)
 		e.str(c.Reason)
 	}
+	e.list(len(w.Quality))
+	for _, f := range w.Quality {
+		e.str(f.Name)
+		e.float(f.Value)
+	}
 	e.list(len(w.Labels))
 	for _, l := range w.Labels {
 		e.str(l.Name)

@@ -85,7 +85,7 @@ func fullPart() *collector.Part {
 		},
 		GPUs: []collector.GPU{{
 			Index: 3, UUID: "GPU-3", Model: "NVIDIA H200", PCIBusID: "00000000:3B:00.0", Serial: "165", VBIOS: "96.00", Architecture: "hopper",
-			ComputeCapability: "9.0", CPUs: "0-31,64-95", NUMANodes: "1",
+			ComputeCapability: "9.0", CPUs: "0-31,64-95", NUMANodes: "1", Bound: "nvidia",
 			Present: true, Hung: true, MIG: true,
 			Owners:      []collector.Owner{owner, {Kind: "user", ID: "1000"}},
 			Unsupported: []*metric.Def{metric.FanSpeed, metric.XidErrors},
@@ -103,7 +103,8 @@ func fullPart() *collector.Part {
 		Processes: []collector.Process{{PID: 4711, Start: 1 << 40, Name: "python\xff\n", UID: -1, GPU: 3, UUID: "GPU-3", MIG: "7/1",
 			Owner: owner, Container: "main", Readings: readings(rng, metric.Process)}},
 		Endpoints: []collector.Endpoint{{URL: "http://127.0.0.1:8000/metrics", Engine: "vllm", Model: "llama", GPUs: []string{"GPU-3"},
-			Readings: readings(rng, metric.Endpoint), Histograms: []collector.Histogram{
+			Approximate: []*metric.Def{metric.TimeToFirstToken, metric.PromptTokens},
+			Readings:    readings(rng, metric.Endpoint), Histograms: []collector.Histogram{
 				{Row: metric.QueueTime, Bounds: []float64{0.3, 1, 60}, Counts: []uint64{7, 9, 9, 1 << 60}, Sum: 4.25},
 				{Row: metric.RequestDuration, Counts: []uint64{3}, Sum: math.Inf(1)},
 			}}},
@@ -112,7 +113,8 @@ func fullPart() *collector.Part {
 		Events: []collector.Event{{Time: noon.Add(time.Second), Kind: collector.XidEvent, UUID: "GPU-3", Code: -79,
 			Component: "driver", Owner: owner, From: "a", To: "b", Text: "fallen off the bus"}},
 		Workloads: []collector.Workload{{Owner: owner, CostCenter: "4711", Sensitivity: "secret", Stage: "training", Critical: true,
-			Containers: []string{"main", "side"}, Caveats: []collector.Caveat{{Fact: "network", Reason: "host_network"}}, Labels: []collector.Label{{Name: "app", Value: "x"}}, Readings: readings(rng, metric.Workload)}, {}},
+			Containers: []string{"main", "side"}, Caveats: []collector.Caveat{{Fact: "network", Reason: "host_network"}},
+			Quality: []collector.Figure{{Name: "accuracy", Value: 0.75}}, Labels: []collector.Label{{Name: "app", Value: "x"}}, Readings: readings(rng, metric.Workload)}, {}},
 		Interfaces: []collector.Interface{{Device: "mlx5_0", Port: 1, LinkLayer: "InfiniBand", State: "ACTIVE", PhysicalState: "LinkUp",
 			Readings: readings(rng, metric.Interface)}},
 		Attributions: []collector.Attribution{{PID: 4711, Start: 1 << 40, Owner: owner, Container: "main"}},
@@ -165,7 +167,8 @@ func randomPart(rng *rand.Rand) *collector.Part {
 	}
 	for range rng.IntN(3) {
 		p.Workloads = append(p.Workloads, collector.Workload{Owner: g.owner(), CostCenter: g.text(), Sensitivity: g.text(), Stage: g.text(),
-			Critical: g.bool(), Readings: g.readings(metric.Workload), Caveats: []collector.Caveat{{Fact: g.text(), Reason: g.text()}}, Labels: []collector.Label{{Name: g.text(), Value: g.text()}}})
+			Critical: g.bool(), Readings: g.readings(metric.Workload), Caveats: []collector.Caveat{{Fact: g.text(), Reason: g.text()}},
+			Labels: []collector.Label{{Name: g.text(), Value: g.text()}}, Quality: []collector.Figure{{Name: g.text(), Value: 0.5}}})
 		p.Interfaces = append(p.Interfaces, collector.Interface{Device: g.text(), Port: g.int(), LinkLayer: g.text(), State: g.text(),
 			PhysicalState: g.text(), Readings: g.readings(metric.Interface)})
 		p.Attributions = append(p.Attributions, collector.Attribution{PID: g.int(), Start: rng.Uint64(), Owner: g.owner(), Container: g.text()})

@@ -37,7 +37,7 @@ type Host struct {
 
 	bootID string // empty: not read yet, or not there
 
-	onBus  BusGPUs // at pciAt
+	onBus  map[string]string // at pciAt; replaced, never changed
 	pciErr error
 	pciAt  time.Time
 }

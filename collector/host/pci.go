@@ -33,7 +33,29 @@ func (b BusGPUs) Total() int { return b[0] + b[2] + b[3] }
 // it, whether or not there is a driver. Virtual functions are parts of a GPU and do
 // not count. A machine without PCI has none.
 func GPUsOnBus(sysPath string) (BusGPUs, error) {
-	var found BusGPUs
+	drivers, err := driversOnBus(sysPath)
+	return count(drivers), err
+}
+
+func count(drivers map[string]string) (found BusGPUs) {
+	for _, name := range drivers {
+		switch {
+		case name == collector.NoDriver:
+			found[3]++
+		case name == "nvidia":
+			found[0]++
+		case strings.Contains(name, "vfio"):
+			found[1]++
+		default:
+			found[2]++
+		}
+	}
+	return found
+}
+
+// driversOnBus returns the kernel driver of each NVIDIA GPU, by its address.
+func driversOnBus(sysPath string) (map[string]string, error) {
+	found := map[string]string{}
 	dir := filepath.Join(sysPath, pciFolder)
 	devices, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,42 +66,37 @@ func GPUsOnBus(sysPath string) (BusGPUs, error) {
 	}
 	var errs []error
 	for _, d := range devices {
-		at, is, err := gpuDriver(filepath.Join(dir, d.Name()))
+		driver, is, err := gpuDriver(filepath.Join(dir, d.Name()))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("look for GPUs on the PCI bus: %w", err))
 		} else if is {
-			found[at]++
+			found[d.Name()] = driver
 		}
 	}
 	return found, errors.Join(errs...)
 }
 
-// gpuDriver reports whether a PCI device is an NVIDIA GPU, and which driver has it:
-// its place in metric.PCIDriver.
-func gpuDriver(device string) (at int, is bool, err error) {
+// gpuDriver reports whether a PCI device is an NVIDIA GPU, and which driver has it.
+func gpuDriver(device string) (driver string, is bool, err error) {
 	vendor, err := attribute(device, "vendor")
 	if err != nil || vendor != nvidia {
-		return 0, false, err
+		return "", false, err
 	}
 	class, err := attribute(device, "class")
 	if err != nil || !strings.HasPrefix(class, vgaClass) && !strings.HasPrefix(class, class3D) {
-		return 0, false, err
+		return "", false, err
 	}
 	if _, err := os.Lstat(filepath.Join(device, "physfn")); err == nil {
-		return 0, false, nil
+		return "", false, nil
 	}
 	link, err := os.Readlink(filepath.Join(device, "driver"))
-	switch name := filepath.Base(link); {
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return 3, true, nil
+		return collector.NoDriver, true, nil
 	case err != nil:
-		return 0, false, err
-	case name == "nvidia":
-		return 0, true, nil
-	case strings.Contains(name, "vfio"):
-		return 1, true, nil
+		return "", false, err
 	}
-	return 2, true, nil
+	return filepath.Base(link), true, nil
 }
 
 // attribute reads one of a device's files. A device that has gone has none.
@@ -91,16 +108,19 @@ func attribute(device, name string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-func (h *Host) pci(r collector.Readings, _ *collector.Part) error {
+func (h *Host) pci(r collector.Readings, part *collector.Part) error {
 	if now := time.Now(); h.pciAt.IsZero() || now.Sub(h.pciAt) >= pciEvery {
 		h.pciAt = now
-		h.onBus, h.pciErr = GPUsOnBus(h.sysPath)
+		h.onBus, h.pciErr = driversOnBus(h.sysPath)
 	}
 	if h.pciErr != nil {
 		return h.pciErr
 	}
-	for i, n := range h.onBus {
+	for i, n := range count(h.onBus) {
 		r.SetAt(metric.PCIGPUs, i, float64(n))
+	}
+	if len(h.onBus) > 0 { // a container may have a sysfs without devices
+		part.Bus = h.onBus
 	}
 	return nil
 }

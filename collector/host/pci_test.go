@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"gpuvigil/collector"
 	"gpuvigil/internal/metric"
 )
 
@@ -49,6 +52,25 @@ func TestGPUsOnBus(t *testing.T) {
 	if err != nil || got != (BusGPUs{2, 1, 1, 1}) || got.Total() != 4 {
 		t.Errorf("GPUs on the bus are %v with a total of %d, %v, want %v and 4: by driver %v",
 			got, got.Total(), err, BusGPUs{2, 1, 1, 1}, metric.PCIDriver.Values)
+	}
+}
+
+func TestDriverOfEachGPU(t *testing.T) {
+	proc, sys := goodNode(t)
+	device(t, sys, "0000:1b:00.0", "0x10de", "0x030200", "nvidia")
+	device(t, sys, "0000:52:00.0", "0x10de", "0x030200", "vfio-pci")
+	device(t, sys, "0000:9d:00.0", "0x10de", "0x030200", "")
+	h, err := New(proc, sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := h.Sample(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"0000:1b:00.0": "nvidia", "0000:52:00.0": "vfio-pci", "0000:9d:00.0": collector.NoDriver}
+	if diff := cmp.Diff(want, part.Bus); diff != "" {
+		t.Errorf("which driver has which GPU (-want +got):\n%s", diff)
 	}
 }
 

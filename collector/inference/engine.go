@@ -34,7 +34,11 @@ type engine struct {
 	counters   []counter
 	sums       []sum
 	histograms []histogram
-	notes      []string // what a reader of the numbers should know
+
+	// approximate are signals that the server tells something near to; notes say how
+	// near.
+	approximate []*metric.Def
+	notes       []string // what a reader of the numbers should know
 }
 
 // origin is where a number stands on the page. The first origin of a list that has
@@ -55,6 +59,7 @@ type origin struct {
 type gauge struct {
 	row     *metric.Def
 	from    []origin
+	more    []origin // each is added where it is told
 	less    []origin // is subtracted
 	over    []origin // divides
 	largest bool
@@ -106,6 +111,7 @@ type kind uint8
 
 const (
 	ofGauge   kind = iota
+	ofMore         // what a gauge is more by
 	ofLess         // what a gauge is less by
 	ofOver         // what a gauge is divided by
 	ofCounter      //
@@ -140,6 +146,7 @@ func newIndex(engines []*engine) *index {
 	for _, e := range engines {
 		for i := range e.gauges {
 			x.add(e, ofGauge, i, e.gauges[i].from, "")
+			x.add(e, ofMore, i, e.gauges[i].more, "")
 			x.add(e, ofLess, i, e.gauges[i].less, "")
 			x.add(e, ofOver, i, e.gauges[i].over, "")
 		}

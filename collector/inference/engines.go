@@ -62,7 +62,9 @@ func sglang() *engine {
 		repeated: []string{"tp_rank", "pp_rank", "moe_ep_rank"},
 		gauges: []gauge{
 			{row: metric.RequestsRunning, from: total("num_running_reqs")},
-			{row: metric.RequestsWaiting, from: total("num_queue_reqs")},
+			// A server that only decodes has two more queues before the one that others have:
+			// for memory, and for what the prefill server sends.
+			{row: metric.RequestsWaiting, from: total("num_queue_reqs"), more: append(total("num_decode_prealloc_queue_reqs"), total("num_decode_transfer_queue_reqs")...)},
 			{row: metric.KVCacheUsage, from: total("token_usage"), largest: true},
 		},
 		counters: []counter{
@@ -101,7 +103,8 @@ func tgi() *engine {
 			{metric.InterTokenLatency, named("tgi_request_mean_time_per_token_duration")},
 			{metric.RequestDuration, named("tgi_request_duration")},
 		},
-		notes: []string{"the time between tokens is the mean of each request and has its first token in it: an approximation"},
+		approximate: []*metric.Def{metric.InterTokenLatency},
+		notes:       []string{"the time between tokens is the mean of each request and has its first token in it: an approximation"},
 	}
 }
 
@@ -126,8 +129,9 @@ func triton() *engine {
 			{metric.QueueTimeMean, scaled("nv_inference_queue_duration_us", 1e-6), named("nv_inference_request_success")},
 			{metric.RequestDurationMean, scaled("nv_inference_request_duration_us", 1e-6), named("nv_inference_request_success")},
 		},
-		histograms: []histogram{{metric.TimeToFirstToken, scaled("nv_inference_first_response_histogram_ms", 1e-3)}},
-		notes:      []string{"the time to the first token is that to the first part of the answer, and told only if switched on", "queue time and duration are means: no more is told"},
+		histograms:  []histogram{{metric.TimeToFirstToken, scaled("nv_inference_first_response_histogram_ms", 1e-3)}},
+		approximate: []*metric.Def{metric.TimeToFirstToken},
+		notes:       []string{"the time to the first token is that to the first part of the answer, and told only if switched on", "queue time and duration are means: no more is told"},
 	}
 }
 
@@ -168,7 +172,8 @@ func rayServe() *engine {
 			{row: metric.Requests, from: named("ray_serve_deployment_request_counter_total", "ray_serve_deployment_request_counter"), otherwise: success},
 			{row: metric.Requests, from: named("ray_serve_deployment_error_counter_total", "ray_serve_deployment_error_counter"), otherwise: failed},
 		},
-		histograms: []histogram{{metric.RequestDuration, scaled("ray_serve_deployment_processing_latency_ms", 1e-3)}},
-		notes:      []string{"the model is application/deployment", "the duration is the replica's, without the time in the queue"},
+		histograms:  []histogram{{metric.RequestDuration, scaled("ray_serve_deployment_processing_latency_ms", 1e-3)}},
+		approximate: []*metric.Def{metric.RequestDuration, metric.RequestDurationMean},
+		notes:       []string{"the model is application/deployment", "the duration is the replica's, without the time in the queue"},
 	}
 }

@@ -47,7 +47,8 @@ func dynamo() *engine {
 			{metric.InterTokenLatency, named("dynamo_frontend_inter_token_latency_seconds")},
 			{metric.RequestDuration, named("dynamo_frontend_request_duration_seconds")},
 		},
-		notes: []string{"a request waits until its first token: prefilling counts as waiting"},
+		approximate: []*metric.Def{metric.RequestsRunning, metric.RequestsWaiting},
+		notes:       []string{"a request waits until its first token: prefilling counts as waiting"},
 	}
 }
 
@@ -63,7 +64,8 @@ func llamaCPP() *engine {
 			{row: metric.PromptTokens, from: named("prompt_tokens_total")},
 			{row: metric.GeneratedTokens, from: named("tokens_predicted_total")},
 		},
-		notes: []string{"serves metrics only if it is told to, and answers late while it computes: give it a longer timeout", "prompt tokens from the cache are not counted in newer builds"},
+		approximate: []*metric.Def{metric.PromptTokens},
+		notes:       []string{"serves metrics only if it is told to, and answers late while it computes: give it a longer timeout", "prompt tokens from the cache are not counted in newer builds"},
 	}
 }
 
@@ -92,8 +94,9 @@ func lmdeploy() *engine {
 func kserve() *engine {
 	return &engine{
 		name: "kserve", models: [][]string{{"model_name"}},
-		histograms: []histogram{{metric.RequestDuration, named("request_predict_seconds")}},
-		notes:      []string{"the duration is that of the prediction alone, without what is before and after it"},
+		histograms:  []histogram{{metric.RequestDuration, named("request_predict_seconds")}},
+		approximate: []*metric.Def{metric.RequestDuration, metric.RequestDurationMean},
+		notes:       []string{"the duration is that of the prediction alone, without what is before and after it"},
 	}
 }
 

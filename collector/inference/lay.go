@@ -34,6 +34,8 @@ func (b *book) lay(uses []use, labels []exposition.Label, v float64) {
 		switch u.kind {
 		case ofGauge:
 			s.gauges[u.signal].lay(b.pages, u.rank, 0, key, u.origin.scaled(v))
+		case ofMore: // none is better than another: the key has which it is
+			s.more[u.signal].lay(b.pages, 0, 0, key, u.origin.scaled(v))
 		case ofLess:
 			s.less[u.signal].lay(b.pages, u.rank, 0, key, u.origin.scaled(v))
 		case ofOver:

@@ -38,7 +38,7 @@ func Mappings() []Mapping {
 			m.Signals[i].From = slices.Compact(m.Signals[i].From)
 		}
 		for _, g := range e.gauges {
-			add(g.row, slices.Concat(g.from, g.less, g.over)...)
+			add(g.row, slices.Concat(g.from, g.more, g.less, g.over)...)
 		}
 		for _, c := range e.counters {
 			add(c.row, c.from...)

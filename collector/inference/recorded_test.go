@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -207,5 +208,34 @@ func TestOpenMetrics(t *testing.T) {
 	e := sampleOf(t, source(t, "auto", serve([]byte(page)))).Endpoints[0]
 	if e.Value(metric.GeneratedTokens) != 7 || e.Value(metric.RequestsRunning) != 3 {
 		t.Errorf("tokens=%v running=%v", e.Value(metric.GeneratedTokens), e.Value(metric.RequestsRunning))
+	}
+}
+
+// What a server tells something near to is marked, so that two servers are not
+// compared by numbers that mean different things.
+func TestApproximateSignalsAreMarked(t *testing.T) {
+	for page, want := range map[string][]string{
+		"tgi.prom": {"inter_token_latency_seconds"}, "dynamo.prom": {"requests_running", "requests_waiting"}, "vllm-v1.prom": nil,
+		"triton.prom": {"time_to_first_token_seconds"},
+	} {
+		s := source(t, "auto", serve(recorded(t, page)))
+		var got []string
+		for _, e := range sampleOf(t, s).Endpoints {
+			for _, d := range e.Approximate {
+				if signal := metric.Signal(d); !slices.Contains(got, signal) {
+					got = append(got, signal)
+				}
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: marked as approximate are %v, want %v", page, got, want)
+		}
+	}
+	for _, e := range engines() {
+		for _, d := range e.approximate {
+			if len(e.notes) == 0 {
+				t.Errorf("%s is approximate of %s, and nobody is told how", d, e.name)
+			}
+		}
 	}
 }

@@ -24,6 +24,7 @@ type served struct {
 	at         time.Time // of the newest page that it was on
 	read       uint64    // that page's number
 	gauges     []meter
+	more       []meter
 	less, over []meter
 	counters   []meter
 	sums       []meters
@@ -54,7 +55,7 @@ type part struct {
 
 func newServed(e *engine, model string) *served {
 	return &served{
-		engine: e, model: model, gauges: make([]meter, len(e.gauges)), less: make([]meter, len(e.gauges)), over: make([]meter, len(e.gauges)),
+		engine: e, model: model, gauges: make([]meter, len(e.gauges)), more: make([]meter, len(e.gauges)), less: make([]meter, len(e.gauges)), over: make([]meter, len(e.gauges)),
 		counters: make([]meter, len(e.counters)), sums: make([]meters, len(e.sums)), histograms: make([]histogramMeter, len(e.histograms)),
 	}
 }
@@ -197,6 +198,9 @@ func (s *served) settleGauges(r collector.Readings, read uint64) {
 	for i := range s.gauges {
 		g := &s.engine.gauges[i]
 		v := s.gauges[i].gauge(read, g.combine)
+		if g.more != nil {
+			v += zeroIfUnknown(s.more[i].gauge(read, func(a, b float64) float64 { return a + b }))
+		}
 		if g.less != nil {
 			v = max(0, v-s.less[i].gauge(read, g.combine))
 		}

@@ -265,3 +265,28 @@ func TestHangingTargetsDoNotStarveTheOthers(t *testing.T) {
 	}
 	t.Error("a good target behind many that hang is never read")
 }
+
+// A decode server that is fed by prefill servers has nobody in the queue that others
+// have: who waits is in the two before it.
+func TestQueuesOfADecodeServer(t *testing.T) {
+	page := func(queue, prealloc, transfer int) string {
+		var b strings.Builder
+		for rank := range 2 {
+			for name, n := range map[string]int{"num_queue_reqs": queue, "num_decode_prealloc_queue_reqs": prealloc, "num_decode_transfer_queue_reqs": transfer} {
+				if n >= 0 {
+					fmt.Fprintf(&b, "sglang:%s{model_name=\"m\",engine_type=\"decode\",tp_rank=\"%d\"} %d\n", name, rank, n)
+				}
+			}
+		}
+		return b.String() + "sglang:num_running_reqs{model_name=\"m\",tp_rank=\"0\"} 3\n"
+	}
+	said := feed(t, page(0, 5, 7), page(2, 0, 1), page(4, -1, -1), page(-1, 5, 7))
+	for i, want := range []float64{12, 3, 4} {
+		if got := said[i].Value(metric.RequestsWaiting); got != want {
+			t.Errorf("page %d: %v requests wait, want %v", i, got, want)
+		}
+	}
+	if said[3].Has(metric.RequestsWaiting) {
+		t.Errorf("a page without its queue has %v requests waiting, want none told", said[3].Value(metric.RequestsWaiting))
+	}
+}

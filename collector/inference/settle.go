@@ -26,6 +26,7 @@ func (b *book) settle(url string, gpus []string, now time.Time) []collector.Endp
 		}
 		e := collector.Endpoint{URL: url, Engine: s.engine.name, Model: s.model, GPUs: gpus}
 		e.Readings, e.Histograms = s.settle(b.pages, now, restarted)
+		e.Approximate = s.approximate(e.Readings, e.Histograms)
 		out = append(out, e)
 	}
 	for _, e := range b.seen { // it serves, and has served nobody yet
@@ -58,4 +59,16 @@ func (s *served) generated() float64 {
 		}
 	}
 	return nan
+}
+
+// approximate returns those of the signals told that are only about what they should be.
+func (s *served) approximate(r collector.Readings, histograms []collector.Histogram) []*metric.Def {
+	var out []*metric.Def
+	for _, d := range s.engine.approximate {
+		told := d.Entity == metric.Endpoint && r.Has(d) || slices.ContainsFunc(histograms, func(h collector.Histogram) bool { return h.Row == d })
+		if told {
+			out = append(out, d)
+		}
+	}
+	return out
 }

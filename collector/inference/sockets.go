@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"gpuvigil/collector/proc"
 )
 
 // Bounds of what is read of other processes.
@@ -61,7 +61,7 @@ func (s *Sockets) listening(all map[int]process, pid int) ([]netip.AddrPort, err
 	var errs []error
 	for _, relative := range s.relatives(all, pid) {
 		found, err := s.of(relative)
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, proc.ErrGone) {
 			continue // it has ended meanwhile
 		}
 		if err != nil {
@@ -132,16 +132,24 @@ func (s *Sockets) relatives(all map[int]process, pid int) []int {
 }
 
 // of returns the addresses at which one process listens.
-func (s *Sockets) of(pid int) ([]netip.AddrPort, error) {
-	inodes, err := s.inodes(pid)
+func (s *Sockets) of(pid int) (found []netip.AddrPort, err error) {
+	dir, err := proc.Open(s.ProcFS, pid, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	inodes, err := inodesOf(dir)
+	if err != nil && !errors.Is(err, proc.ErrGone) {
+		err = fmt.Errorf("look at the sockets of process %d: %w: run the agent as that user or with CAP_SYS_PTRACE, or name the target in the configuration", pid, err)
+	}
 	if err != nil || len(inodes) == 0 {
 		return nil, err
 	}
 	var bound []netip.AddrPort
 	for _, table := range []string{"net/tcp", "net/tcp6"} {
-		content, err := s.read(pid, table, maxProcFile)
+		content, err := begin(dir, table, maxProcFile)
 		if err != nil {
-			if table == "net/tcp6" && errors.Is(err, fs.ErrNotExist) {
+			if table == "net/tcp6" && errors.Is(err, proc.ErrGone) {
 				continue // a kernel without IPv6
 			}
 			return nil, err
@@ -152,33 +160,32 @@ func (s *Sockets) of(pid int) ([]netip.AddrPort, error) {
 			}
 		}
 	}
-	own, err := s.addresses(pid)
+	own, err := addressesOf(dir)
 	if err != nil {
 		return nil, err
 	}
-	var out []netip.AddrPort
 	for _, b := range bound {
 		if at, ok := reachable(b, own); ok {
-			out = append(out, at)
+			found = append(found, at)
 		}
 	}
-	return out, nil
+	return found, nil
 }
 
-// inodes returns those of the process's sockets.
-func (s *Sockets) inodes(pid int) (map[uint64]bool, error) {
-	dir, err := os.Open(filepath.Join(s.ProcFS, strconv.Itoa(pid), "fd"))
+// inodesOf returns those of the process's sockets.
+func inodesOf(dir *proc.Dir) (map[uint64]bool, error) {
+	f, err := dir.File("fd")
 	if err != nil {
-		return nil, fmt.Errorf("look at the sockets of process %d: %w: run the agent as that user or with CAP_SYS_PTRACE, or name the target in the configuration", pid, err)
+		return nil, err
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(maxFDs)
+	defer f.Close()
+	names, err := f.Readdirnames(maxFDs)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("look at the sockets of process %d: %w", pid, err)
+		return nil, fmt.Errorf("list its open files: %w", proc.Gone(err))
 	}
 	out := map[uint64]bool{}
 	for _, name := range names {
-		link, err := os.Readlink(filepath.Join(dir.Name(), name))
+		link, err := dir.Link("fd/" + name)
 		if err != nil {
 			continue // it was closed meanwhile
 		}
@@ -193,19 +200,19 @@ func (s *Sockets) inodes(pid int) (map[uint64]bool, error) {
 	return out, nil
 }
 
-// addresses returns the addresses of the process's network namespace that can be
+// addressesOf returns the addresses of the process's network namespace that can be
 // reached from here: of this one also the loopback's.
-func (s *Sockets) addresses(pid int) ([]netip.Addr, error) {
-	theirs, err := os.Readlink(filepath.Join(s.ProcFS, strconv.Itoa(pid), "ns/net"))
+func addressesOf(dir *proc.Dir) ([]netip.Addr, error) {
+	theirs, err := dir.Link("ns/net")
 	if err != nil {
-		return nil, fmt.Errorf("look at the network of process %d: %w", pid, err)
+		return nil, err
 	}
 	ours, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		return nil, fmt.Errorf("look at the agent's own network: %w", err)
 	}
 	if theirs != ours {
-		content, err := s.read(pid, "net/fib_trie", maxProcFile)
+		content, err := begin(dir, "net/fib_trie", maxProcFile)
 		return parseLocal(content), err
 	}
 	interfaces, err := net.InterfaceAddrs()
@@ -223,11 +230,26 @@ func (s *Sockets) addresses(pid int) ([]netip.Addr, error) {
 	return out, nil
 }
 
-func (s *Sockets) read(pid int, name string, limit int64) ([]byte, error) {
-	f, err := os.Open(filepath.Join(s.ProcFS, strconv.Itoa(pid), name))
+func (s *Sockets) read(pid int, name string, limit int64) (content []byte, err error) {
+	dir, err := proc.Open(s.ProcFS, pid, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	return dir.Read(name, limit)
+}
+
+// begin returns what a file of the process begins with: of a table of sockets that is
+// longer the rest is left, as the kernel lists those that listen first.
+func begin(dir *proc.Dir, name string, limit int64) ([]byte, error) {
+	f, err := dir.File(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, limit))
+	content, err := io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		return nil, fmt.Errorf("read its %s: %w", name, proc.Gone(err))
+	}
+	return content, nil
 }

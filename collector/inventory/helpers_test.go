@@ -140,7 +140,7 @@ func lookAsNobody(pid int) error {
 	note("listeners", err)
 	_, err = p.status()
 	note("status", err)
-	_, err = p.read("maps", 100)
+	_, err = p.Read("maps", 1<<20)
 	note("maps", err)
 	_, err = p.root()
 	note("root", err)

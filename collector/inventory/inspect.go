@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 
+	"gpuvigil/collector/proc"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -61,7 +63,7 @@ func (t *task) run() reading {
 			r.served = found
 		}
 	}
-	if err := p.close(); err != nil {
+	if err := p.Close(); err != nil {
 		r.fail(err)
 	}
 	return r
@@ -69,7 +71,7 @@ func (t *task) run() reading {
 
 // image asks once: the image of a container does not change.
 func (t *task) image(p *process) (image, error, bool) {
-	groups, err := p.read("cgroup", 64<<10)
+	groups, err := p.Read("cgroup", 64<<10)
 	if err != nil {
 		return image{}, nil, false
 	}
@@ -106,7 +108,7 @@ func (t *task) libraries(p *process, r *reading) {
 }
 
 func (t *task) readLibraries(p *process, r *reading) error {
-	f, err := p.open("maps")
+	f, err := p.File("maps")
 	if err != nil {
 		return err
 	}
@@ -172,7 +174,7 @@ func (r *reading) fail(err error) {
 // reasonOf is the error as one of metric.UnreadReason.
 func reasonOf(err error) string {
 	switch {
-	case errors.Is(err, errGone):
+	case errors.Is(err, proc.ErrGone):
 		return "gone"
 	case errors.Is(err, errHung):
 		return "hung"

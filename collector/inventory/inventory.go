@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/proc"
 	"gpuvigil/internal/metric"
 )
 
@@ -217,8 +218,8 @@ func (s *Source) nodeMounts() (*nodeMounts, error) {
 	if err != nil {
 		return &n, nil // hidden: then no mount is known to be the node's
 	}
-	err = errors.Join(p.mounts(n.add), p.close())
-	if errors.Is(err, unix.EACCES) || errors.Is(err, errGone) {
+	err = errors.Join(p.mounts(n.add), p.Close())
+	if errors.Is(err, unix.EACCES) || errors.Is(err, proc.ErrGone) {
 		err = nil
 	}
 	return &n, err

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"gpuvigil/collector/proc"
 )
 
 // The bounds of looking for listening sockets.
@@ -72,7 +74,7 @@ func readListeners(r io.Reader) ([]listener, error) {
 		out = append(out, listener{int(address.Port()), scopeOf(address.Addr()), inode})
 	}
 	if err := lines.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
-		return nil, fmt.Errorf("read the listening sockets: %w", gone(cause(err)))
+		return nil, fmt.Errorf("read the listening sockets: %w", proc.Gone(err))
 	}
 	return out, nil
 }
@@ -112,8 +114,8 @@ func scopeOf(a netip.Addr) string {
 func (p *process) listeners() ([]listener, error) {
 	var all []listener
 	for _, table := range []string{"net/tcp", "net/tcp6"} {
-		f, err := p.open(table)
-		if errors.Is(err, errGone) && table == "net/tcp6" {
+		f, err := p.File(table)
+		if errors.Is(err, proc.ErrGone) && table == "net/tcp6" {
 			continue // a kernel without IPv6
 		}
 		if err != nil {
@@ -133,7 +135,7 @@ func (p *process) holds(sockets []listener) ([]listener, error) {
 	if len(sockets) == 0 {
 		return nil, nil
 	}
-	f, err := p.open("fd")
+	f, err := p.File("fd")
 	if err != nil {
 		return nil, err
 	}
@@ -142,13 +144,13 @@ func (p *process) holds(sockets []listener) ([]listener, error) {
 		err = nil
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("list its open files: %w", gone(cause(err)))
+		return nil, fmt.Errorf("list its open files: %w", proc.Gone(err))
 	}
 	open := map[uint64]bool{}
 	for _, name := range names {
-		to, err := p.link("fd/" + name)
+		to, err := p.Link("fd/" + name)
 		switch {
-		case errors.Is(err, errGone):
+		case errors.Is(err, proc.ErrGone):
 			continue // closed meanwhile
 		case err != nil:
 			return nil, err

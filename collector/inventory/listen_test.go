@@ -60,7 +60,7 @@ func TestAServerAndItsPortsAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
+	defer p.Close()
 	found, err := p.serves(newTables("/proc"))
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestWorkersOfAServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer p.close()
+		defer p.Close()
 		found, err := p.serves(newTables(procfs))
 		if err != nil {
 			t.Fatal(err)

@@ -159,7 +159,7 @@ func (l *look) listensAt(p *collector.Process, port int) string {
 		return ""
 	}
 	sockets, err := handle.listeners()
-	if handle.close() != nil || err != nil {
+	if handle.Close() != nil || err != nil {
 		return ""
 	}
 	scope := ""

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"gpuvigil/collector/proc"
 )
 
 // The bounds of one process's mappings. A process may have 65530 of them by
@@ -53,7 +55,7 @@ func readMaps(r io.Reader, want func(path string) bool) (files []mapped, cut boo
 		case errors.Is(err, io.EOF):
 			return files, limited.N <= 0, nil
 		default:
-			return files, false, fmt.Errorf("read its maps: %w", gone(cause(err)))
+			return files, false, fmt.Errorf("read its maps: %w", proc.Gone(err))
 		}
 	}
 }

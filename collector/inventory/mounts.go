@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpuvigil/collector/proc"
 	"gpuvigil/internal/text"
 )
 
@@ -50,7 +51,7 @@ func readMounts(r io.Reader, each func(mount)) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("read its mounts: %w", gone(cause(err)))
+			return fmt.Errorf("read its mounts: %w", proc.Gone(err))
 		}
 	}
 }
@@ -155,13 +156,14 @@ func (n *nodeMounts) dataOf(m mount) (data, bool) {
 	case d.kind == "":
 		return data{}, false
 	}
-	d.source, d.point = shownSource(d.kind, d.source), shown(d.point)
+	d.source, d.point = shownSource(d.kind, d.source), shownPoint(d.point)
 	return d, true
 }
 
 var (
 	userInfo = regexp.MustCompile(`^(//)?[^/@\s]*:.*@`) // to the last @: a password may hold some
 	secretly = regexp.MustCompile(`(?i)(key|secret|token|pass|pwd|signature|credential|sas|sig)[^=:]{0,40}=|(AKIA|ASIA)[0-9A-Z]{12}`)
+	passed   = regexp.MustCompile(`:.*@|://`) // a name and a password, or an address that may have them
 	homes    = regexp.MustCompile(`(^|[/:])(home|homes|users|Users)/[^/]+`)
 )
 
@@ -190,6 +192,15 @@ func shownSource(kind, source string) string {
 	return shown(source)
 }
 
+// shownPoint returns where something is mounted without what may be a credential: tools
+// name the directory after the address that they mount. One in doubt is left out.
+func shownPoint(point string) string {
+	if secretly.MatchString(point) || passed.MatchString(point) {
+		return ""
+	}
+	return shown(point)
+}
+
 // shown is a path as it may be told.
 func shown(p string) string {
 	return text.Clean(homes.ReplaceAllString(p, "$1$2/*"), maxShown)
@@ -209,7 +220,7 @@ func (p *process) data(n *nodeMounts) (found []data, err error) {
 const maxData = 64
 
 func (p *process) mounts(each func(mount)) (err error) {
-	f, err := p.open("mountinfo")
+	f, err := p.File("mountinfo")
 	if err != nil {
 		return err
 	}

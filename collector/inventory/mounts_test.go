@@ -98,6 +98,27 @@ func TestSourcesShowNoCredentials(t *testing.T) {
 	}
 }
 
+// Tools that mount by address often name the directory after it.
+func TestMountPointsShowNoCredentials(t *testing.T) {
+	for _, point := range []string{
+		"/mnt/user:hunter2@nas/x", "/mnt/user:hun/ter2@nas", "/mnt/s3:AKIA0123456789ABCDEF/hunter2", "/data/AKIA0123456789ABCDEF", "/mnt/token=hunter2",
+		"/mnt/https://acct.blob.core.windows.net/c?sv=1&sig=hunter2", "/mnt/passwd=hunter2/bucket", "/mnt/redis://:hunter2@host",
+	} {
+		found := dataIn(t, "900 650 0:99 / "+point+" rw - nfs4 nas:/x rw\n")
+		if len(found) != 1 || found[0].source != "nas:/x" {
+			t.Fatalf("%s: the data set is not told at all: %+v", point, found)
+		}
+		if p := found[0].point; strings.Contains(p, "hunter2") || strings.Contains(p, "AKIA") || strings.Contains(p, "ter2") {
+			t.Errorf("a mount point shows a credential: %q", p)
+		}
+	}
+	for _, point := range []string{"/mnt/s3/bucket", "/data/keyboard-logs", "/net/nas:/x", "/mnt/v2@snap", "/passages/token-counts"} {
+		if found := dataIn(t, "900 650 0:99 / "+point+" rw - nfs4 nas:/x rw\n"); len(found) != 1 || found[0].point != point {
+			t.Errorf("the mount point %s, which has no credential, is told as %+v", point, found)
+		}
+	}
+}
+
 func FuzzMounts(f *testing.F) {
 	f.Add(node, "user:hunter2@host:/x")
 	f.Add(csi, ":s3,secret_access_key=hunter2:bucket")

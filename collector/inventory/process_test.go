@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/proc"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -91,23 +92,23 @@ func TestAProcessThatHasEndedIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
+	defer p.Close()
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // says that it was killed
 	n := newNodeMounts()
 	for what, read := range map[string]func() error{
-		"maps":    func() error { _, err := p.read("maps", 10); return err },
+		"maps":    func() error { _, err := p.Read("maps", 1<<20); return err },
 		"root":    func() error { _, err := p.root(); return err },
 		"mounts":  func() error { _, err := p.data(&n); return err },
 		"sockets": func() error { _, err := p.listeners(); return err },
 	} {
-		if err := read(); !errors.Is(err, errGone) {
+		if err := read(); !errors.Is(err, proc.ErrGone) {
 			t.Errorf("%s of a process that has ended: %v, want that it is gone", what, err)
 		}
 	}
-	if _, err := openProcess("/proc", cmd.Process.Pid, 0); !errors.Is(err, errGone) {
+	if _, err := openProcess("/proc", cmd.Process.Pid, 0); !errors.Is(err, proc.ErrGone) {
 		t.Errorf("the process itself: %v", err)
 	}
 	if r := inspect(t, cmd.Process.Pid); r.unread != "gone" {
@@ -116,7 +117,7 @@ func TestAProcessThatHasEndedIsGone(t *testing.T) {
 }
 
 func TestAnotherProcessOfTheSameNumberIsNotRead(t *testing.T) {
-	if _, err := openProcess("/proc", os.Getpid(), 1); !errors.Is(err, errGone) {
+	if _, err := openProcess("/proc", os.Getpid(), 1); !errors.Is(err, proc.ErrGone) {
 		t.Errorf("a process that began at another time: %v, want that the one asked for is gone", err)
 	}
 	stat, err := os.ReadFile("/proc/self/stat")
@@ -131,7 +132,7 @@ func TestAnotherProcessOfTheSameNumberIsNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the process that was asked for: %v", err)
 	}
-	p.close()
+	p.Close()
 }
 
 // TestWhatEachTierMayRead holds the documentation of the tiers to the kernel: mounts

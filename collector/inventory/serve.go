@@ -48,7 +48,7 @@ func (t *tables) in(namespace string, p *process) ([]listener, error) {
 // which it was started by and which run the same program: a server of models leaves
 // the GPU to its workers.
 func (p *process) serves(t *tables) ([]listener, error) {
-	network, err := p.link("ns/net")
+	network, err := p.Link("ns/net")
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (p *process) serves(t *tables) ([]listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := p.link("exe")
+	program, err := p.Link("exe")
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +85,9 @@ func servedBy(procfs string, pid int, program, network string, sockets []listene
 	if err != nil {
 		return nil, st, err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	exe, exeErr := p.link("exe")
-	ns, nsErr := p.link("ns/net")
+	defer func() { err = errors.Join(err, p.Close()) }()
+	exe, exeErr := p.Link("exe")
+	ns, nsErr := p.Link("ns/net")
 	if err := errors.Join(exeErr, nsErr); err != nil {
 		return nil, st, err
 	}

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"gpuvigil/collector/proc"
 )
 
 // The controllers whose files are read. With the unified hierarchy they all have one
@@ -61,12 +63,12 @@ func parseGroups(unified bool, each func(func(string) error) error) (map[string]
 	return paths, err
 }
 
-func (s *scene) lookAtGroups(o *owned, dir *processDir) {
+func (s *scene) lookAtGroups(o *owned, dir *proc.Dir) {
 	if s.cgroups == nil {
 		return
 	}
 	paths, err := parseGroups(s.cgroups.unified, func(f func(string) error) error {
-		_, err := dir.read("cgroup", smallFile, f)
+		_, err := read(dir, "cgroup", smallFile, f)
 		return err
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/proc"
 	"gpuvigil/internal/metric"
 )
 
@@ -277,18 +278,18 @@ func (f *facts) processIO() {
 	}
 	f.tally.untell(metric.WorkloadBlockBytes)
 	for _, p := range f.processes {
-		dir, err := openProcess(f.cfg.ProcFS, p.pid, p.start)
+		dir, err := proc.Open(f.cfg.ProcFS, p.pid, p.start)
 		if err != nil {
 			f.caveat("block", failed("stat", err))
 			continue
 		}
 		of := "io/" + strconv.Itoa(p.pid) + "/" + strconv.FormatUint(p.start, 10)
-		_, err = dir.read("io", smallFile, keyed(func(name string, v uint64) {
+		_, err = read(dir, "io", smallFile, keyed(func(name string, v uint64) {
 			if at := slices.Index([]string{"read_bytes", "write_bytes"}, name); at >= 0 {
 				f.tally.add(metric.WorkloadBlockBytes, at, of, v)
 			}
 		}))
-		dir.close()
+		dir.Close()
 		if err != nil {
 			f.caveat("block", failed("io", err))
 			continue

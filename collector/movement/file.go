@@ -3,18 +3,16 @@ package movement
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 
 	vm "github.com/VictoriaMetrics/metrics"
 
-	"gpuvigil/collector"
+	"gpuvigil/collector/proc"
 	"gpuvigil/internal/metric"
 )
 
@@ -26,10 +24,7 @@ const (
 	maxLine   = 16 << 10
 )
 
-var (
-	errTooLarge  = errors.New("the file is larger than it may be")
-	errMalformed = errors.New("the file is not as expected")
-)
+var errMalformed = errors.New("the file is not as expected")
 
 // Reasons that a read failed for.
 const (
@@ -45,13 +40,13 @@ const (
 func failed(file string, err error) string {
 	reason := reasonUnreadable
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH), errors.Is(err, syscall.ENODEV):
+	case errors.Is(err, proc.ErrGone), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH), errors.Is(err, syscall.ENODEV):
 		return reasonGone
 	case errors.Is(err, fs.ErrPermission):
 		reason = reasonDenied
-	case errors.Is(err, errTooLarge), errors.Is(err, bufio.ErrTooLong):
+	case errors.Is(err, proc.ErrTooLarge), errors.Is(err, bufio.ErrTooLong):
 		reason = reasonTooLarge
-	case errors.Is(err, errMalformed):
+	case errors.Is(err, errMalformed), errors.Is(err, proc.ErrMalformed):
 		reason = reasonMalformed
 	}
 	vm.GetOrCreateCounter(metric.MovementErrors.Series(file, reason)).Inc()
@@ -65,50 +60,26 @@ func lines(r io.Reader, limit int64, f func(line string) error) error {
 	scan.Buffer(nil, maxLine)
 	for scan.Scan() {
 		if bounded.N <= 0 {
-			return errTooLarge
+			return proc.ErrTooLarge
 		}
 		if err := f(scan.Text()); err != nil {
 			return err
 		}
 	}
 	if bounded.N <= 0 {
-		return errTooLarge
+		return proc.ErrTooLarge
 	}
 	return scan.Err()
 }
 
-// processDir is a directory below /proc that was opened once: a file in it is that
-// process's, or there is none. Its pid may be another process's by then.
-type processDir struct{ root *os.Root }
-
-// openProcess opens the process that has the pid and began at the clock tick; 0 is
-// any.
-func openProcess(procfs string, pid int, start uint64) (*processDir, error) {
-	root, err := os.OpenRoot(filepath.Join(procfs, strconv.Itoa(pid)))
+// read calls f with the lines of a process's file and returns its number, which for
+// files of a namespace is one for each namespace.
+func read(dir *proc.Dir, name string, limit int64, f func(line string) error) (inode uint64, err error) {
+	file, err := dir.File(name)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	p := &processDir{root}
-	if start != 0 {
-		began, err := p.start()
-		if err == nil && began != start {
-			err = fmt.Errorf("process %d: %w", pid, fs.ErrNotExist)
-		}
-		if err != nil {
-			return nil, errors.Join(err, root.Close())
-		}
-	}
-	return p, nil
-}
-
-func (p *processDir) close() {
-	p.root.Close() // nothing was written
-}
-
-// read calls f with the file's lines and its number, which for files of a namespace
-// is one for each namespace.
-func (p *processDir) read(name string, limit int64, f func(line string) error) (inode uint64, err error) {
-	return readLines(p.root, name, limit, f)
+	return readFile(file, limit, f)
 }
 
 func readLines(root *os.Root, name string, limit int64, f func(line string) error) (inode uint64, err error) {
@@ -116,6 +87,11 @@ func readLines(root *os.Root, name string, limit int64, f func(line string) erro
 	if err != nil {
 		return 0, err
 	}
+	return readFile(file, limit, f)
+}
+
+// readFile reads the file's lines and closes it.
+func readFile(file *os.File, limit int64, f func(line string) error) (inode uint64, err error) {
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
@@ -130,27 +106,6 @@ func inodeOf(info fs.FileInfo) uint64 {
 		return st.Ino
 	}
 	return 0
-}
-
-// start returns when the process began, in clock ticks after boot.
-func (p *processDir) start() (uint64, error) {
-	var all strings.Builder
-	if _, err := p.read("stat", smallFile, func(line string) error {
-		all.WriteString(line)
-		all.WriteByte(' ')
-		return nil
-	}); err != nil {
-		return 0, err
-	}
-	return parseStart(all.String())
-}
-
-func parseStart(stat string) (uint64, error) {
-	start, err := collector.ProcessStart(stat)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errMalformed, err)
-	}
-	return start, nil
 }
 
 // keyed reads lines of a name and a number, as most files of control groups have

@@ -111,15 +111,6 @@ func FuzzMounts(f *testing.F) {
 	})
 }
 
-func FuzzStart(f *testing.F) {
-	f.Add("100 (odd) name) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0 0\n")
-	f.Fuzz(func(t *testing.T, stat string) {
-		if start, err := parseStart(stat); err != nil && start != 0 {
-			t.Errorf("%q: %d beside %v", stat, start, err)
-		}
-	})
-}
-
 func TestLongFilesAreNotRead(t *testing.T) {
 	n := 0
 	count := func(string) error { n++; return nil }
@@ -130,12 +121,6 @@ func TestLongFilesAreNotRead(t *testing.T) {
 		if err := lines(strings.NewReader(s), 200, count); err == nil {
 			t.Errorf("a file of %d bytes was read to its end", len(s))
 		}
-	}
-}
-
-func TestStart(t *testing.T) {
-	if got, err := parseStart("100 (odd) name) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0 0"); got != 7 || err != nil {
-		t.Errorf("began at %d, %v; want 7", got, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gpuvigil/collector/proc"
 	"gpuvigil/internal/metric"
 )
 
@@ -18,7 +19,7 @@ type mountTable struct {
 	failed    string // why the bytes could not be read
 }
 
-func (s *scene) lookAtMounts(o *owned, dir *processDir) {
+func (s *scene) lookAtMounts(o *owned, dir *proc.Dir) {
 	t, err := readMounts(dir)
 	if err != nil {
 		failed("mountinfo", err)
@@ -37,9 +38,9 @@ func (s *scene) lookAtMounts(o *owned, dir *processDir) {
 	}
 }
 
-func readMounts(dir *processDir) (*mountTable, error) {
+func readMounts(dir *proc.Dir) (*mountTable, error) {
 	t := &mountTable{nfs: map[string]string{}, read: map[string]uint64{}, written: map[string]uint64{}}
-	_, err := dir.read("mountinfo", largeFile, t.mount)
+	_, err := read(dir, "mountinfo", largeFile, t.mount)
 	return t, err
 }
 
@@ -74,9 +75,9 @@ func overNetwork(kind string) bool {
 
 // readStats reads mountstats, which is for the process's own user and for
 // administrators (CAP_DAC_READ_SEARCH).
-func (t *mountTable) readStats(dir *processDir) {
+func (t *mountTable) readStats(dir *proc.Dir) {
 	var point string
-	_, err := dir.read("mountstats", largeFile, func(line string) error { return t.stat(&point, line) })
+	_, err := read(dir, "mountstats", largeFile, func(line string) error { return t.stat(&point, line) })
 	if err != nil {
 		t.failed = failed("mountstats", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gpuvigil/collector/proc"
 	"gpuvigil/internal/metric"
 )
 
@@ -22,9 +23,9 @@ type namespace struct {
 	remotes  remotes
 }
 
-func (s *scene) lookAtNetwork(o *owned, dir *processDir) {
+func (s *scene) lookAtNetwork(o *owned, dir *proc.Dir) {
 	n := &namespace{users: map[*owned]bool{}, received: map[string]uint64{}, sent: map[string]uint64{}}
-	inode, err := dir.read(devFile, smallFile, n.device)
+	inode, err := read(dir, devFile, smallFile, n.device)
 	switch {
 	case s.hostNet == 0: // whose it is cannot be told
 		o.unknownNet = reasonUnreadable

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpuvigil/collector/proc"
 	"gpuvigil/internal/metric"
 )
 
@@ -22,10 +23,10 @@ type remotes struct {
 	failed        string
 }
 
-func (r *remotes) read(dir *processDir) {
+func (r *remotes) read(dir *proc.Dir) {
 	r.local, r.remote = map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	for _, file := range []string{"net/tcp", "net/tcp6"} { // the second is not there without IPv6
-		if _, err := dir.read(file, largeFile, r.line); err != nil {
+		if _, err := read(dir, file, largeFile, r.line); err != nil {
 			if reason := failed("net_tcp", err); reason != reasonGone {
 				r.failed = reason
 			}
@@ -50,7 +51,7 @@ func (r *remotes) line(line string) error {
 		return errMalformed
 	}
 	if len(r.remote) == maxAddresses {
-		return errTooLarge
+		return proc.ErrTooLarge
 	}
 	r.local[local], r.remote[remote] = true, true
 	return nil

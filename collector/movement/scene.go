@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/proc"
 )
 
 // scene is what one sample sees before it is told by owner: what belongs to whom,
@@ -83,7 +84,7 @@ func (s *scene) look(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			dir, err := openProcess(s.cfg.ProcFS, p.pid, p.start)
+			dir, err := proc.Open(s.cfg.ProcFS, p.pid, p.start)
 			if err != nil {
 				failed("stat", err)
 				continue
@@ -95,7 +96,7 @@ func (s *scene) look(ctx context.Context) error {
 				containers[p.container] = true
 				s.lookAtMounts(o, dir)
 			}
-			dir.close()
+			dir.Close()
 		}
 	}
 	return nil
@@ -103,13 +104,13 @@ func (s *scene) look(ctx context.Context) error {
 
 // lookAtHost finds the host's own namespaces: those of its first process.
 func (s *scene) lookAtHost() {
-	first, err := openProcess(s.cfg.ProcFS, 1, 0)
+	first, err := proc.Open(s.cfg.ProcFS, 1, 0)
 	if err != nil {
 		failed("stat", err)
 		return
 	}
-	defer first.close()
-	if s.hostNet, err = first.read(devFile, smallFile, ignore); err != nil {
+	defer first.Close()
+	if s.hostNet, err = read(first, devFile, smallFile, ignore); err != nil {
 		failed("net_dev", err)
 	}
 	table, err := readMounts(first)

@@ -31,6 +31,12 @@ func (a *actor) start(r round) bool {
 	return true
 }
 
+// hold keeps the actor from beginning a round until it is let go, and reports true
+// unless one is under way.
+func (a *actor) hold() bool { return a.busy.CompareAndSwap(false, true) }
+
+func (a *actor) letGo() { a.busy.Store(false) }
+
 func (a *actor) loop(ctx context.Context, act func(context.Context, time.Time)) {
 	for {
 		select {

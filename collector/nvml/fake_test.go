@@ -30,13 +30,23 @@ type fakeGPU struct {
 	links       int
 	delay       map[string]time.Duration      // by method, before it answers
 	hang        atomic.Pointer[chan struct{}] // no call returns until it is closed
+	inside      atomic.Int32                  // calls that are under way
+	overlaps    atomic.Int32                  // calls that began while another was
 }
 
 func newFakeGPU(i int) *fakeGPU {
 	return &fakeGPU{uuid: uuid(i), power: 350_000, returns: map[string]nvml.Return{}, asked: map[string]int{}}
 }
 
+func (f *fakeGPU) enter() {
+	if f.inside.Add(1) > 1 {
+		f.overlaps.Add(1)
+	}
+}
+
 func (f *fakeGPU) ask(method string) nvml.Return {
+	f.enter()
+	defer f.inside.Add(-1)
 	f.counting.Lock()
 	f.asked[method]++
 	f.counting.Unlock()
@@ -47,6 +57,13 @@ func (f *fakeGPU) ask(method string) nvml.Return {
 	return f.returns[method]
 }
 
+// GetTopologyCommonAncestor is a call on both GPUs.
+func (f *fakeGPU) GetTopologyCommonAncestor(other nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
+	peer := other.(*fakeGPU)
+	peer.enter()
+	defer peer.inside.Add(-1)
+	return nvml.TOPOLOGY_SYSTEM, f.ask("GetTopologyCommonAncestor")
+}
 func (f *fakeGPU) GetUUID() (string, nvml.Return)         { return f.uuid, f.ask("GetUUID") }
 func (f *fakeGPU) GetName() (string, nvml.Return)         { return "fake", f.ask("GetName") }
 func (f *fakeGPU) GetSerial() (string, nvml.Return)       { return "1", f.ask("GetSerial") }
@@ -145,7 +162,7 @@ var fakeFunctions = func() map[string]bool {
 		"GetName", "GetSerial", "GetVbiosVersion", "GetPciInfo", "GetArchitecture", "GetUtilizationRates",
 		"GetEncoderUtilization", "GetDecoderUtilization", "GetMemoryInfo_v2", "GetPowerUsage", "GetTotalEnergyConsumption",
 		"GetTemperature", "GetFieldValues", "GetClockInfo", "GetCurrentClocksEventReasons", "GetPerformanceState",
-		"GetComputeRunningProcesses", "GetGraphicsRunningProcesses", "GetProcessUtilization",
+		"GetComputeRunningProcesses", "GetGraphicsRunningProcesses", "GetProcessUtilization", "GetTopologyCommonAncestor",
 	} {
 		functions["nvmlDevice"+f] = true
 	}

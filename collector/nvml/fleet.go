@@ -76,19 +76,6 @@ func (f *fleet) claim(uuid string, handle nvml.Device, slot int) collector.GPU {
 	return r.view.gpu
 }
 
-// after returns the handles of the GPUs that answer in the slots after one, by uuid.
-func (f *fleet) after(slot int) map[string]nvml.Device {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	handles := map[string]nvml.Device{}
-	for handle, uuid := range f.handles {
-		if f.records[uuid].slot > slot {
-			handles[uuid] = handle
-		}
-	}
-	return handles
-}
-
 // owns reports whether slot still answers for the GPU.
 func (f *fleet) owns(uuid string, slot int) bool {
 	f.mu.Lock()

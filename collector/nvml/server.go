@@ -4,6 +4,7 @@ package nvml
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type server struct {
 	out     partWriter
 	workers []*worker
 	running sync.WaitGroup
+	survey  *survey      // nil: nobody wants to know
 	hanging map[int]bool // slots whose hung call was logged
 }
 
@@ -29,6 +31,10 @@ func (s *server) run(ctx context.Context) error {
 	w := newWriter(s.out)
 	s.running.Go(w.run)
 	s.running.Go(func() { s.census.loop(inner, s.census.take) })
+	if s.cfg.Full && s.guard.has("nvmlDeviceGetTopologyCommonAncestor") {
+		s.survey = newSurvey(s.session)
+		s.running.Go(func() { s.survey.loop(inner, s.survey.take) })
+	}
 	if s.events != nil {
 		s.running.Go(func() { s.watch(inner) })
 	}
@@ -96,6 +102,9 @@ func (s *server) round(ctx context.Context, patience time.Duration) {
 		}
 	}
 	s.reportHung()
+	if s.survey != nil {
+		s.survey.begin(slices.Clone(s.workers), now)
+	}
 }
 
 // reportHung says once when a call does not return, and once when it did.

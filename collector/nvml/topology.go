@@ -18,7 +18,6 @@ import (
 const (
 	maxCPUs  = 8192 // of the kernel's largest configuration
 	maxNodes = 1024
-	maxPaths = 64 // of one GPU to others
 )
 
 // locate fills where a GPU is in the node, which does not change while it is there.
@@ -41,44 +40,6 @@ func (w *worker) locate(g *collector.GPU) {
 			return setOf(set), ret
 		})
 	}
-	if w.cfg.Full {
-		w.findPaths(g)
-	}
-}
-
-// findPaths asks once for the way to each GPU that is after this one in NVML's list,
-// so that each pair is told once.
-func (w *worker) findPaths(g *collector.GPU) {
-	const function = "nvmlDeviceGetTopologyCommonAncestor"
-	if !w.guard.has(function) {
-		return
-	}
-	peers := w.fleet.after(w.slot)
-	for uuid := range w.paths {
-		if peers[uuid] == nil {
-			delete(w.paths, uuid)
-		}
-	}
-	for uuid, peer := range peers {
-		if _, known := w.paths[uuid]; known || len(w.paths) >= maxPaths {
-			continue
-		}
-		var level nvml.GpuTopologyLevel
-		ret := w.do(function, func() (ret nvml.Return) {
-			level, ret = w.handle.GetTopologyCommonAncestor(peer)
-			return ret
-		})
-		if w.paths == nil {
-			w.paths = map[string]string{}
-		}
-		switch judge(ret) {
-		case answered:
-			w.paths[uuid] = levelName(level)
-		case unsupported:
-			w.paths[uuid] = ""
-		}
-	}
-	g.Paths = pathsOf(w.paths)
 }
 
 // pathsOf lists the paths that are known, by the uuid that they lead to.

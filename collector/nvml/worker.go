@@ -17,7 +17,8 @@ import (
 )
 
 // worker is the only goroutine that talks to the GPU in one slot of NVML's list,
-// and to its MIG instances, so that never two calls are in flight on a GPU.
+// and to its MIG instances, so that never two calls are in flight on a GPU. Only the
+// survey, which asks for two GPUs at once, talks to it while it holds the worker.
 type worker struct {
 	*session
 	actor

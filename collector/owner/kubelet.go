@@ -39,6 +39,7 @@ const (
 // owners of the last answer.
 type Kubelet struct {
 	dir    string
+	wait   time.Duration // for an answer
 	last   atomic.Pointer[answer]
 	absent atomic.Bool // the last look found no kubelet that could be asked
 }
@@ -64,7 +65,7 @@ type grant struct {
 // NewKubelet returns a source that asks the kubelet whose socket is in the directory.
 // The directory is looked into at each sample: a kubelet that starts again makes a new
 // socket.
-func NewKubelet(dir string) *Kubelet { return &Kubelet{dir: dir} }
+func NewKubelet(dir string) *Kubelet { return &Kubelet{dir: dir, wait: kubeletWait} }
 
 // Name is "kubelet".
 func (k *Kubelet) Name() string { return KubeletName }
@@ -105,6 +106,8 @@ func (k *Kubelet) sample(ctx context.Context) (*collector.Part, error) {
 	case err != nil:
 		return part, fmt.Errorf("look for the kubelet's socket: %w: mount its directory, or set kubernetes.pod_resources to \"\"", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, k.wait)
+	defer cancel()
 	list, err := ask(ctx, path)
 	switch {
 	case status.Code(err) == codes.Unimplemented:
@@ -119,8 +122,6 @@ func (k *Kubelet) sample(ctx context.Context) (*collector.Part, error) {
 // ask opens a connection of its own: at one question in ten seconds it costs little,
 // and none outlives the kubelet that it was made to.
 func ask(ctx context.Context, path string) (list *podresources.ListPodResourcesResponse, err error) {
-	ctx, cancel := context.WithTimeout(ctx, kubeletWait)
-	defer cancel()
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", path)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/proc"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/text"
 )
@@ -205,10 +206,10 @@ func (s *Source) look(p process, now time.Time) *known {
 // count counts a process that could not be read, by the reason.
 func count(err error) {
 	switch {
-	case errors.Is(err, errVanished):
-		readVanished.Inc()
-	case errors.Is(err, errReused):
+	case errors.Is(err, proc.ErrReused):
 		readReused.Inc()
+	case errors.Is(err, proc.ErrGone):
+		readVanished.Inc()
 	case errors.Is(err, fs.ErrPermission):
 		readDenied.Inc()
 	default:

@@ -4,60 +4,37 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 
-	"gpuvigil/collector"
+	"gpuvigil/collector/proc"
 )
 
 // maxProcFile bounds what is read of one file of a process: thirteen controllers with
 // the longest path that the kernel allows take less.
 const maxProcFile = 64 << 10
 
-// Why a process could not be read.
-var (
-	errVanished = errors.New("the process has ended")
-	errReused   = errors.New("the pid is another process's by now")
-)
-
 // readProcess returns the cgroup and the real uid of the process with the pid and
-// start time. All files are read through one open directory, which stays that of the
-// process when its pid is given to another one.
-func readProcess(procfs string, pid int, start uint64) (place, error) {
+// start time.
+func readProcess(procfs string, pid int, start uint64) (where place, err error) {
 	none := place{uid: -1}
-	dir, err := os.OpenRoot(filepath.Join(procfs, strconv.Itoa(pid)))
-	if err != nil {
-		return none, gone(err)
-	}
-	defer dir.Close()
-	stat, err := readIn(dir, "stat")
-	if err != nil {
-		return none, gone(err)
-	}
-	began, err := collector.ProcessStart(stat)
+	dir, err := proc.Open(procfs, pid, start)
 	if err != nil {
 		return none, err
 	}
-	if began != start {
-		return none, errReused
-	}
-	cgroup, err := readIn(dir, "cgroup")
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	cgroup, err := dir.Read("cgroup", maxProcFile)
 	if err != nil {
-		return none, gone(err)
+		return none, err
 	}
-	p := parseCgroup(cgroup)
+	p := parseCgroup(string(cgroup))
 	if p.uid >= 0 || p.kind == kindPod || p.kind == kindContainer {
 		return p, nil // the uid in a container is of nobody on the node
 	}
-	status, err := readIn(dir, "status")
+	status, err := dir.Read("status", maxProcFile)
 	if err != nil {
-		return none, gone(err)
+		return none, err
 	}
-	if p.uid, err = realUID(status); err != nil {
+	if p.uid, err = realUID(string(status)); err != nil {
 		return none, err
 	}
 	return p.orUser(), nil
@@ -70,24 +47,6 @@ func (p place) orUser() place {
 		p.kind = kindUser
 	}
 	return p
-}
-
-// gone says in one way that a process is no more: it shows as a missing directory,
-// or, once that is open, as no such process.
-func gone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-		return errVanished
-	}
-	return err
-}
-
-func readIn(dir *os.Root, name string) (string, error) {
-	f, err := dir.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	return readBounded(f, maxProcFile)
 }
 
 func readBounded(r io.Reader, limit int64) (string, error) {

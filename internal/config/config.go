@@ -45,6 +45,7 @@ type Config struct {
 	Ledger     Ledger            `yaml:"ledger"`
 	Budgets    []Budget          `yaml:"budgets"`
 	Movement   Movement          `yaml:"movement"`
+	Textfile   Textfile          `yaml:"textfile"`
 	Detect     Detect            `yaml:"detect"`
 	Rules      map[rules.ID]Rule `yaml:"rules"`
 	Links      Links             `yaml:"links"`
@@ -189,6 +190,7 @@ func Default() *Config {
 		Kubernetes: defaultKubernetes(),
 		Fleet:      defaultFleet(),
 		Movement:   defaultMovement(),
+		Textfile:   defaultTextfile(),
 		Inventory:  Inventory{Root: "/"},
 		Energy:     Energy{PUE: 1, TimeZone: "UTC"},
 		Ledger:     Ledger{Retention: Duration(35 * 24 * time.Hour)},
@@ -326,6 +328,7 @@ func (c *Config) check(file string, at lines) error {
 	}
 	c.Inventory.check(fail)
 	c.Fleet.check(fail)
+	c.Textfile.check(fail)
 	c.checkMoney(fail)
 	c.checkOwners(fail)
 	c.checkSlack(fail)

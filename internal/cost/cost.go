@@ -99,6 +99,8 @@ type Answer struct {
 	// time-series database energy, its cost and carbon. Rows do not have it then.
 	Shared []Shared `json:"shared,omitempty"`
 
+	Work []WorkRow `json:"work,omitempty"` // by hour, owner; of owners of whom any is known
+
 	Step    time.Duration `json:"step_ns,omitempty"` // that a row is of, from its hour on; 0: an hour
 	Budgets []Budget      `json:"budgets,omitempty"` // in force now
 }
@@ -144,6 +146,8 @@ type Export struct {
 	Owners   []OwnerEnergy // by owner, model; of the owners of these accounts
 	Prices   []Price       // by GPU
 	Budgets  []Budget
+	Work     []OwnerWork // by owner; of those that did something within the last hour
+	Months   []TeamMonth // by team
 }
 
 // Budget is what a team may spend in a month, in units of the currency.

@@ -80,6 +80,11 @@ type Ledger struct {
 	changed   map[cost.Key]bool // accounts that are not on disk as they are
 	dropped   []cost.Key        // accounts that are still on disk
 	undo      func()            // takes back what the last transaction has not written
+
+	runs                   map[collector.Owner]*run
+	freshWork, writingWork workHours // as fresh and writing
+	daily                  daily
+	began                  time.Time // the first hour that is known
 }
 
 // hours holds what was booked in each hour.
@@ -99,12 +104,16 @@ type account struct {
 
 // New takes up what an earlier ledger wrote to the store.
 func New(st *store.Store, cfg Config) (*Ledger, error) {
-	l := &Ledger{store: st, gpus: map[string]*gpu{}, accounts: map[cost.Key]*account{}, fresh: hours{}, changed: map[cost.Key]bool{}}
+	l := &Ledger{store: st, gpus: map[string]*gpu{}, accounts: map[cost.Key]*account{}, fresh: hours{}, changed: map[cost.Key]bool{},
+		runs: map[collector.Owner]*run{}, freshWork: workHours{}, daily: daily{}}
 	l.export.Store(&cost.Export{})
 	if err := l.restore(); err != nil {
 		return nil, err
 	}
 	l.Configure(cfg)
+	if err := l.recallMonth(); err != nil {
+		return nil, err
+	}
 	l.publish()
 	return l, nil
 }
@@ -142,6 +151,18 @@ func (l *Ledger) exchange(currency string) {
 	for _, g := range l.gpus {
 		g.Carry.money()
 	}
+	for _, h := range []workHours{l.freshWork, l.writingWork} {
+		for _, in := range h {
+			for o, w := range in {
+				w.LostCost = 0
+				in[o] = w
+			}
+		}
+	}
+	for _, r := range l.runs {
+		r.OpenCost, r.Work.LostCost, r.hour = 0, 0, nil
+	}
+	clear(l.daily)
 }
 
 // Observe books the time since the snapshot before.
@@ -152,6 +173,9 @@ func (l *Ledger) Observe(s *collector.Snapshot) {
 	if s.Step != 0 {
 		for _, g := range l.gpus {
 			g.shift(s.Step)
+		}
+		for _, r := range l.runs {
+			r.shift(s.Step)
 		}
 	}
 	seen := newEvidence(s)
@@ -166,6 +190,7 @@ func (l *Ledger) Observe(s *collector.Snapshot) {
 			l.observe(s, g, st, seen)
 		}
 	}
+	l.observeWork(s)
 }
 
 // observe books one GPU's time.
@@ -252,6 +277,8 @@ func (l *Ledger) key(st *gpu, uuid string, at time.Time, t timed, ns int64) cost
 
 func (l *Ledger) add(at time.Time, k cost.Key, a cost.Amounts) {
 	l.fresh.add(at.UTC().Truncate(time.Hour), k, a)
+	l.spend(at, k.Owner.Team, a.Effective)
+	l.hold(at, k, a)
 	total := l.accounts[k]
 	if total == nil {
 		total = &account{}
@@ -306,6 +333,8 @@ func (l *Ledger) prune() {
 			delete(l.gpus, uuid)
 		}
 	}
+	l.pruneRuns()
+	l.pruneDays()
 }
 
 // index returns the GPUs by their index.

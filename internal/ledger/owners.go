@@ -79,9 +79,14 @@ func (s *slot) held(state cost.State) []part {
 	return out
 }
 
-// share adds to the owner's part. Names are untrusted.
+// cleaned returns the owner as the ledger knows him. Names are untrusted.
+func cleaned(o collector.Owner) collector.Owner {
+	return collector.Owner{Kind: text.Clean(o.Kind, maxName), ID: text.Clean(o.ID, maxName), Team: text.Clean(o.Team, maxName)}
+}
+
+// share adds to the owner's part.
 func share(parts []part, o collector.Owner, state cost.State, weight uint64) []part {
-	o = collector.Owner{Kind: text.Clean(o.Kind, maxName), ID: text.Clean(o.ID, maxName), Team: text.Clean(o.Team, maxName)}
+	o = cleaned(o)
 	for i := range parts {
 		if parts[i].owner == o {
 			parts[i].weight += weight

@@ -20,6 +20,8 @@ const (
 	stateKey      = "state"
 	accountPrefix = "account/"
 	hourPrefix    = "hour/"
+	workPrefix    = "work/" // before an hour and currency, as hourPrefix
+	runsKey       = "runs"
 	damagedPrefix = "damaged/" // before the key of what could not be read
 
 	hourLayout = "2006-01-02T15Z"
@@ -108,9 +110,10 @@ func decodeAccount(data []byte) (*entry, error) {
 	return e, e.check()
 }
 
-// parseHour reads the key of an hour.
+// parseHour reads the key of an hour, of whichever prefix.
 func parseHour(key string) (hour time.Time, currency string, err error) {
-	text, currency, _ := strings.Cut(strings.TrimPrefix(key, hourPrefix), "/")
+	_, rest, _ := strings.Cut(key, "/")
+	text, currency, _ := strings.Cut(rest, "/")
 	hour, err = time.Parse(hourLayout, text)
 	return hour, currency, err
 }
@@ -141,6 +144,9 @@ func (l *Ledger) restore() error {
 			maps.Copy(l.gpus, s.GPUs)
 		}
 		var err error
+		if l.runs, err = restoreRuns(tx); err != nil {
+			return wrap(runsKey, err)
+		}
 		tx.Range(store.Ledger, accountPrefix, func(k string, v []byte) bool {
 			if !strings.HasPrefix(k, accountPrefix) {
 				return false
@@ -170,16 +176,18 @@ func (l *Ledger) WriteTx(tx *store.Tx) error {
 	}
 	if l.writing != nil { // the transaction before has failed
 		l.fresh.merge(l.writing)
+		l.freshWork.merge(l.writingWork)
 		if l.undo != nil {
 			l.undo()
 		}
 	}
 	l.undo = nil
 	l.writing, l.fresh = l.fresh, hours{}
+	l.writingWork, l.freshWork = l.freshWork, workHours{}
 	l.sequence++
 	if hour := l.now.Truncate(time.Hour); !hour.Equal(l.pruned) {
 		l.prune()
-		if err := l.pruneHours(tx); err != nil {
+		if err := errors.Join(l.pruneHours(tx, hourPrefix), l.pruneHours(tx, workPrefix)); err != nil {
 			return err
 		}
 	}
@@ -188,7 +196,14 @@ func (l *Ledger) WriteTx(tx *store.Tx) error {
 	for k := range changed {
 		actual[k] = l.accounts[k].Amounts
 	}
-	errs := []error{l.writeAccounts(tx), l.writeState(tx)}
+	did := map[collector.Owner]cost.Work{}
+	for o, r := range l.runs {
+		did[o] = r.Work
+	}
+	errs := []error{l.writeAccounts(tx), l.writeState(tx), l.writeRuns(tx)}
+	for hour, in := range l.writingWork {
+		errs = append(errs, l.writeWork(tx, hour, in))
+	}
 	for hour, in := range l.writing {
 		errs = append(errs, l.writeHour(tx, hour, in))
 	}
@@ -204,7 +219,12 @@ func (l *Ledger) WriteTx(tx *store.Tx) error {
 	tx.OnCommit(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.writing, l.undo, l.pruned = nil, nil, now.Truncate(time.Hour)
+		l.writing, l.writingWork, l.undo, l.pruned = nil, nil, nil, now.Truncate(time.Hour)
+		for o, w := range did {
+			if r := l.runs[o]; r != nil {
+				r.written = w
+			}
+		}
 		for k, a := range actual {
 			if now := l.accounts[k]; now != nil {
 				now.written = a
@@ -290,12 +310,12 @@ func (l *Ledger) writeHour(tx *store.Tx, hour time.Time, in map[cost.Key]*cost.A
 }
 
 // pruneHours deletes the hours that are older than the retention.
-func (l *Ledger) pruneHours(tx *store.Tx) error {
+func (l *Ledger) pruneHours(tx *store.Tx, prefix string) error {
 	limit := l.now.Add(-l.cfg.Retention)
 	var old []string
-	tx.Range(store.Ledger, hourPrefix, func(k string, _ []byte) bool {
+	tx.Range(store.Ledger, prefix, func(k string, _ []byte) bool {
 		hour, _, err := parseHour(k)
-		if !strings.HasPrefix(k, hourPrefix) || err == nil && hour.Add(time.Hour).After(limit) {
+		if !strings.HasPrefix(k, prefix) || err == nil && hour.Add(time.Hour).After(limit) {
 			return false
 		}
 		old = append(old, k) // also what is no hour: nobody could read it

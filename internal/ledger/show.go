@@ -69,7 +69,34 @@ func (l *Ledger) snapshot() *cost.Export {
 	slices.SortFunc(e.Owners, func(a, b cost.OwnerEnergy) int {
 		return cmp.Or(compareOwners(a.Owner, b.Owner), strings.Compare(a.Model, b.Model))
 	})
+	e.Work, e.Months = l.ownersWork(), l.months()
 	return e
+}
+
+// ownersWork is what is exported of what owners did.
+func (l *Ledger) ownersWork() []cost.OwnerWork {
+	last := l.export.Load()
+	before := map[collector.Owner]bool{}
+	for _, w := range last.Work {
+		before[w.Owner] = true
+	}
+	var out []cost.OwnerWork
+	for o, r := range l.runs {
+		if l.now.Sub(r.At) > shownFor {
+			continue
+		}
+		if !before[o] && last.Accounts != nil {
+			r.base, r.from = r.written, l.now
+		}
+		w := cost.OwnerWork{Owner: o, Currency: l.currency, Work: r.Work, Tells: r.Tells, Open: r.Open}
+		if since := l.now.Sub(r.from); !r.from.IsZero() && since >= 0 && since < baseFor {
+			w.Work = r.base
+		}
+		w.UnitCost, w.UnitEnergy = r.hour.units(l.now)
+		out = append(out, w)
+	}
+	slices.SortFunc(out, func(a, b cost.OwnerWork) int { return compareOwners(a.Owner, b.Owner) })
+	return out
 }
 
 // shown is what is exported of the account.
@@ -121,18 +148,21 @@ func (l *Ledger) Costs(since, until time.Time) (*cost.Answer, error) {
 			return err
 		}
 		if written < m.sequence { // the transaction that was under way is not on disk yet
-			a.Rows = append(a.Rows, m.writing...)
+			a.Rows, a.Work = append(a.Rows, m.writing...), append(a.Work, m.writingWork...)
 		}
 		if written <= m.sequence { // else what was fresh is on disk by now
-			a.Rows = append(a.Rows, m.fresh...)
+			a.Rows, a.Work = append(a.Rows, m.fresh...), append(a.Work, m.freshWork...)
 		}
-		a.Rows, err = readHours(tx, within, a.Rows)
+		if a.Rows, err = readHours(tx, within, a.Rows); err != nil {
+			return err
+		}
+		a.Work, err = readWork(tx, within, a.Work)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger from %s: %w", l.store.Path(), err)
 	}
-	a.Rows = joined(a.Rows)
+	a.Rows, a.Work = joined(a.Rows), joinedWork(a.Work)
 	if len(a.Rows) > 0 {
 		a.Since = a.Rows[0].Hour
 		a.Until = earlier(a.Rows[len(a.Rows)-1].Hour.Add(time.Hour), m.now)
@@ -143,8 +173,11 @@ func (l *Ledger) Costs(since, until time.Time) (*cost.Answer, error) {
 // memory is what is booked and not on disk.
 type memory struct {
 	fresh, writing []cost.Row
-	sequence       uint64 // of the last transaction, whether or not it is on disk
-	now            time.Time
+
+	freshWork, writingWork []cost.WorkRow
+
+	sequence uint64 // of the last transaction, whether or not it is on disk
+	now      time.Time
 }
 
 // recall copies what is in memory, so that nobody waits for the disk.
@@ -164,7 +197,8 @@ func (l *Ledger) recall(since time.Time, within func(time.Time) bool) (*cost.Ans
 		return out
 	}
 	a := &cost.Answer{Node: l.cfg.Node, Simulated: l.simulated, Since: since, Until: since, Busy: BusyMeans(), Prices: l.prices(), Rows: []cost.Row{}, Budgets: l.cfg.Budgets}
-	return a, memory{fresh: rows(l.fresh), writing: rows(l.writing), sequence: l.sequence, now: l.now}
+	return a, memory{fresh: rows(l.fresh), writing: rows(l.writing),
+		freshWork: l.freshWork.rows(l.currency, within), writingWork: l.writingWork.rows(l.currency, within), sequence: l.sequence, now: l.now}
 }
 
 // sequenceOf returns which transaction was the last on disk.

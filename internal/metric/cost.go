@@ -7,7 +7,7 @@ var PriceKind = &Dimension{Label: "price", Values: []string{"list", "contracted"
 // Money has its currency as a label, so that no sum mixes two.
 var (
 	OwnerSeconds = row(Def{Entity: Account, Kind: Counter, Tier: Fast, Name: "vigil_owner_gpu_seconds_total", Dim: GPUState,
-		Help: "Time of the GPU by owner and by what it was to the one who pays: for each GPU the sum is the time since the ledger began. Time that is free, unavailable or unobserved has no owner. A series that has not changed for an hour is left out until it does."})
+		Help: "Time of the GPU by owner and by what it was to the one who pays: for each GPU the sum is the time since the ledger began. Time that is free, unavailable or unobserved has no owner. A series that has not changed for an hour is left out until it does; a new one stands still for a minute, so that increase() misses nothing of it."})
 	OwnerCost = row(Def{Entity: Account, Kind: Counter, Tier: Fast, Name: "vigil_owner_gpu_cost_total", Dim: GPUState, Labels: []string{"currency"},
 		Help: "Cost of that time, in units of the currency: at the effective price, else the contracted one, else the list's. Absent without a price."})
 	OwnerCostAt = row(Def{Entity: Account, Kind: Counter, Tier: Fast, Detail: true, Name: "vigil_owner_gpu_cost_at_price_total", Dim: GPUState, Labels: []string{"currency", "price"},

@@ -1,5 +1,7 @@
 package metric
 
+import "strings"
+
 // Outcomes are how a request can have ended. A cancelled one was given up by its
 // client, a rejected one was never taken in: neither is a fault of the server.
 // unknown are those of which the server does not say how.
@@ -31,6 +33,9 @@ var (
 		Help: "Requests that wait in the server's queue."})
 	Requests = row(Def{Entity: Endpoint, Kind: Counter, Tier: Fast, Name: "vigil_inference_requests_total", Dim: Outcomes,
 		Help: "Requests that ended, by outcome. Cancelled by the client and rejected by the server are not its errors; unknown if it does not tell."})
+
+	EndpointApproximate = row(Def{Entity: Endpoint, Kind: Info, Tier: Fast, Name: "vigil_inference_approximate_info", Labels: []string{"signal"},
+		Help: "A signal of the model, named as its metric is without vigil_inference_, that is only about what the name says, because the server tells something near it; always 1. The docs say how each differs."})
 
 	QueueTimeP95 = row(Def{Entity: Endpoint, Tier: Fast, Max: 1e6, Name: "vigil_inference_queue_time_p95_seconds",
 		Help: "95th percentile of the time in the queue, over the requests of the last minute."})
@@ -94,3 +99,7 @@ var (
 	TokensPerJoule = row(Def{Entity: Target, Tier: Fast, Max: maxRate, Name: "vigil_inference_tokens_per_joule",
 		Help: "Tokens that all models of the target generated within the last minute, over the energy that its GPUs drew in it. Absent if the GPUs are not known or tell no energy."})
 )
+
+// Signal is how a row of inference servers is called in a label: its name without what
+// all of them begin with.
+func Signal(d *Def) string { return strings.TrimPrefix(d.Name, "vigil_inference_") }

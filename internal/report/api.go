@@ -29,6 +29,7 @@ type EngineConfig struct {
 	Password func() (string, error) // nil: none
 	Bearer   func() (string, error) // nil: none
 	Tenant   string                 // X-Scope-OrgID, for Mimir; empty: none
+	Match    []string               // matchers of labels that a series must have, such as cluster="a"; empty: all series
 	Step     time.Duration          // an hour, a day; 0: an hour up to eight days, else a day
 	History  time.Duration          // how far back the first sample is looked for; 0: 400 days
 	Busy     string                 // what the agents count as busy
@@ -39,6 +40,7 @@ type EngineConfig struct {
 type api struct {
 	cfg    EngineConfig
 	base   *url.URL
+	match  string // matchers that each selector has; empty: none
 	client *http.Client
 }
 
@@ -56,13 +58,17 @@ func newAPI(cfg EngineConfig) (*api, error) {
 	case (cfg.User != "") != (cfg.Password != nil):
 		return nil, errors.New("found one of --prometheus.username and --prometheus.password-file, allowed: both or none")
 	}
+	match, err := matchers(cfg.Match)
+	if err != nil {
+		return nil, err
+	}
 	redirect := func(r *http.Request, via []*http.Request) error {
 		if r.URL.Host != via[0].URL.Host || len(via) > 3 {
 			return errors.New("it redirects elsewhere, which is not followed: give the URL that it redirects to")
 		}
 		return nil
 	}
-	return &api{cfg: cfg, base: base, client: &http.Client{CheckRedirect: redirect, Transport: http.DefaultTransport}}, nil
+	return &api{cfg: cfg, base: base, match: match, client: &http.Client{CheckRedirect: redirect, Transport: http.DefaultTransport}}, nil
 }
 
 // reply is what the API answers.

@@ -54,6 +54,50 @@ func TestHowADatabaseIsAsked(t *testing.T) {
 	}
 }
 
+// TestOneClusterOfSeveral holds that each question is of the cluster that is meant: one
+// without it would add up the money of all of them.
+func TestOneClusterOfSeveral(t *testing.T) {
+	const want = `cluster="a\"b",region!~"eu-.*"}`
+	asked := map[string]bool{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := r.ParseForm(); err != nil {
+			t.Error(err)
+		}
+		expr := r.Form.Get("query")
+		asked[expr] = true
+		fmt.Fprint(w, nothing)
+	}))
+	defer s.Close()
+	e, err := NewEngine(EngineConfig{URL: s.URL, Match: []string{`cluster="a\"b"`, `region!~"eu-.*"`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Costs(t.Context(), time.Time{}, noon); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("nothing of the cluster: %v, want it to say which series were looked for", err)
+	}
+	step := span{noon, noon.Add(time.Hour)}
+	at := standing{}
+	if _, err := e.api.growth(t.Context(), metric.OwnerCost, 1e9, byGPU, []span{step}); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.api.replay(t.Context(), metric.OwnerCost, 1e9, []string{"gpu"}, model.Metric{"gpu": "0"}, step, &at); err != nil {
+		t.Error(err)
+	}
+	for expr := range asked {
+		if !strings.Contains(expr, want) {
+			t.Errorf("asked for %s, which is of all clusters", expr)
+		}
+	}
+	if len(asked) < 4 {
+		t.Errorf("only %d questions were seen: the test would prove nothing", len(asked))
+	}
+	for _, bad := range []string{`cluster=a`, `cluster="a"} or vector(1)`, `{cluster="a"}`, `cluster="a",b="c"`, "", `cluster="a\z"`, `cluster=="a"`} {
+		if _, err := NewEngine(EngineConfig{URL: s.URL, Match: []string{bad}}); err == nil || !strings.Contains(err.Error(), "--prometheus.match") {
+			t.Errorf("the matcher %s: %v, want it refused", bad, err)
+		}
+	}
+}
+
 func TestAnswersThatAreNone(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("a redirect to another host is followed, with the token")

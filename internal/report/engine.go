@@ -49,7 +49,7 @@ func (e *Engine) Costs(ctx context.Context, since, until time.Time) (*cost.Answe
 	}
 	if first.IsZero() {
 		return nil, fmt.Errorf("%s has no sample of %s within the %d days before %s: does it scrape the agents, and is it the right tenant?",
-			e.api.base.Redacted(), metric.OwnerSeconds, int(e.api.cfg.History/day), until.Format(minute))
+			e.api.base.Redacted(), e.api.of(metric.OwnerSeconds), int(e.api.cfg.History/day), until.Format(minute))
 	}
 	earliest := first.Truncate(time.Hour)
 	since = cmp.Or(since, earliest).UTC().Truncate(time.Hour)
@@ -65,7 +65,7 @@ func (e *Engine) Costs(ctx context.Context, since, until time.Time) (*cost.Answe
 	}
 	q := &query{api: e.api, ctx: ctx, steps: spans(since, until, step)}
 	a := &cost.Answer{Since: since, Until: until, Step: step, Busy: e.api.cfg.Busy, Prices: []cost.Price{}, Rows: []cost.Row{}}
-	for _, part := range []func(*query, *cost.Answer) error{nodes, models, times, shared, priced, budgets} {
+	for _, part := range []func(*query, *cost.Answer) error{nodes, models, times, shared, work, priced, budgets} {
 		if err := part(q, a); err != nil {
 			return nil, err
 		}
@@ -86,7 +86,7 @@ func (e *TooEarlyError) Error() string { return e.says }
 // none.
 func (e *Engine) first(ctx context.Context, until time.Time) (time.Time, error) {
 	search := func(from, to time.Time, step time.Duration) (time.Time, error) {
-		m, err := e.api.span(ctx, "count("+metric.OwnerSeconds.Name+")", from, to, step)
+		m, err := e.api.span(ctx, "count("+e.api.of(metric.OwnerSeconds)+")", from, to, step)
 		if err != nil || len(m) == 0 || len(m[0].Values) == 0 {
 			return time.Time{}, err
 		}

@@ -20,14 +20,14 @@ func TestFOCUS(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := csv.NewReader(strings.NewReader(written(t, r, FOCUS))).ReadAll()
-	if err != nil || len(all) != 8 {
-		t.Fatalf("%d lines: %v, want one for each of 7 and a header", len(all), err)
+	if err != nil || len(all) != 13 {
+		t.Fatalf("%d lines: %v, want one for each of 7 states, one for the energy of each of 5, and a header", len(all), err)
 	}
 	at := map[string]int{}
 	for i, name := range all[0] {
 		at[name] = i
 	}
-	var billed float64
+	var billed, energy float64
 	for _, mandatory := range strings.Fields(`BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd BillingPeriodStart
 		ChargeCategory ChargeClass ChargeDescription ChargePeriodEnd ChargePeriodStart ContractedCost EffectiveCost InvoiceIssuerName ListCost
 		PricingQuantity PricingUnit ProviderName PublisherName ServiceCategory ServiceName`) {
@@ -48,6 +48,18 @@ func TestFOCUS(t *testing.T) {
 			t.Fatal(err)
 		}
 		billed += v
+		switch cell("ServiceName") {
+		case "Electricity":
+			kWh, err := strconv.ParseFloat(cell("ConsumedQuantity"), 64)
+			if err != nil || cell("ConsumedUnit") != "kWh" || v != 0 || cell("x_CarbonGrams") == "0" {
+				t.Errorf("energy is %s %s at %v, with %s g, %v: want kWh that cost nothing here, as the GPU's price may hold them", cell("ConsumedQuantity"), cell("ConsumedUnit"), v, cell("x_CarbonGrams"), err)
+			}
+			energy += kWh
+		default:
+			if cell("ConsumedUnit") != "Hours" || cell("x_CarbonGrams") != "0" {
+				t.Errorf("time is in %s, with %s g of carbon", cell("ConsumedUnit"), cell("x_CarbonGrams"))
+			}
+		}
 		if cell("BillingPeriodStart") != "2026-11-01T00:00:00Z" || cell("BillingPeriodEnd") != "2026-12-01T00:00:00Z" || cell("ChargePeriodEnd") > cell("BillingPeriodEnd") {
 			t.Errorf("a charge from %s to %s is billed for %s to %s", cell("ChargePeriodStart"), cell("ChargePeriodEnd"), cell("BillingPeriodStart"), cell("BillingPeriodEnd"))
 		}
@@ -57,6 +69,9 @@ func TestFOCUS(t *testing.T) {
 	}
 	if total := float64(r.Totals[0].Total.Effective) / 1e9; billed < total-1e-9 || billed > total+1e-9 {
 		t.Errorf("FOCUS sums to %v, the report to %v", billed, total)
+	}
+	if want := float64(r.Totals[0].Total.Energy) / 3.6e12; energy < want-1e-6 || energy > want+1e-6 {
+		t.Errorf("FOCUS has %v kWh, the report %v", energy, want)
 	}
 	for want, ns := range map[string]int64{"1": 3_600_000_000_000, "0.5": 1_800_000_000_000, "0.000277778": 1_000_000_000, "0": 0} {
 		if got := gpuHours(ns); got != want {

@@ -88,10 +88,11 @@ func sorted(sums map[Entry]cost.Amounts) []Entry {
 	return out
 }
 
-// Freeze writes what a closed month cost to a directory: MONTH.json, MONTH.csv and
-// their checksums in MONTH.sha256, all of which nobody may write. A month that is
-// there already stays as it is: what has become of it since is appended to
-// MONTH.corrections.jsonl, an entry for each difference. It returns what it did.
+// Freeze writes what a closed month cost to a directory: MONTH.json, MONTH.csv,
+// MONTH.focus.csv and their checksums in MONTH.sha256, all of which nobody may write. A
+// month that is there already stays as it is: what has become of it since is appended
+// to MONTH.corrections.jsonl, an entry for each difference, sealed (see corrections);
+// MONTH.corrections.focus.csv has the same as FOCUS. It returns what it did.
 func Freeze(dir string, a *cost.Answer, month, now time.Time) (string, error) {
 	if _, err := New(a, month, ByJob); err != nil {
 		return "", err
@@ -102,17 +103,17 @@ func Freeze(dir string, a *cost.Answer, month, now time.Time) (string, error) {
 	}
 	defer unlock()
 	base := filepath.Join(dir, month.Format("2006-01"))
-	said, err := freeze(base, a, now.UTC().Truncate(time.Second))
+	said, err := freeze(base, a, month, now.UTC().Truncate(time.Second))
 	if err != nil {
 		return "", fmt.Errorf("freeze %s: %w", base, err)
 	}
 	return said, nil
 }
 
-func freeze(base string, a *cost.Answer, now time.Time) (string, error) {
+func freeze(base string, a *cost.Answer, month, now time.Time) (string, error) {
 	have, err := os.ReadFile(base + ".json")
 	if err == nil {
-		return amend(base, have, a, now)
+		return amend(base, have, a, month, now)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
@@ -127,11 +128,15 @@ func freeze(base string, a *cost.Answer, now time.Time) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sums := fmt.Sprintf("%x  %s.json\n%x  %s.csv\n", sha256.Sum256(asJSON), c.Month, sha256.Sum256(asCSV), c.Month)
+	var asFOCUS bytes.Buffer
+	if err := focusEntries(&asFOCUS, c.Node, month, c.Entries); err != nil {
+		return "", err
+	}
+	sums := fmt.Sprintf("%x  %s.json\n%x  %s.csv\n%x  %s.focus.csv\n", sha256.Sum256(asJSON), c.Month, sha256.Sum256(asCSV), c.Month, sha256.Sum256(asFOCUS.Bytes()), c.Month)
 	for _, f := range []struct { // the first without the last is not frozen
 		suffix  string
 		content []byte
-	}{{".csv", asCSV}, {".sha256", []byte(sums)}, {".json", asJSON}} {
+	}{{".csv", asCSV}, {".focus.csv", asFOCUS.Bytes()}, {".sha256", []byte(sums)}, {".json", asJSON}} {
 		if err := publish(base+f.suffix, f.content); err != nil {
 			return "", err
 		}
@@ -140,7 +145,7 @@ func freeze(base string, a *cost.Answer, now time.Time) (string, error) {
 }
 
 // amend appends how the month differs from what was frozen and corrected before.
-func amend(base string, frozen []byte, a *cost.Answer, now time.Time) (string, error) {
+func amend(base string, frozen []byte, a *cost.Answer, month, now time.Time) (string, error) {
 	sums, err := os.ReadFile(base + ".sha256")
 	if err != nil {
 		return "", err
@@ -152,41 +157,54 @@ func amend(base string, frozen []byte, a *cost.Answer, now time.Time) (string, e
 	if err := json.Unmarshal(frozen, &c); err != nil {
 		return "", err
 	}
-	before, err := os.ReadFile(base + ".corrections.jsonl")
+	content, err := os.ReadFile(base + ".corrections.jsonl")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	known := c.Entries
-	for line := range strings.Lines(string(before)) {
-		var e Entry
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			return "", fmt.Errorf("read %s.corrections.jsonl: %w", base, err)
-		}
-		known = append(known, e)
+	before, err := readCorrections(frozen, content)
+	if err != nil {
+		return "", fmt.Errorf("read %s.corrections.jsonl: %w: put back what was written", base, err)
 	}
+	found := differences(append(c.Entries, before...), entries(a))
+	for i := range found {
+		found[i].Corrected = now
+	}
+	content, err = appendCorrections(frozen, content, found)
+	if err != nil {
+		return "", err
+	}
+	var asFOCUS bytes.Buffer
+	if err := focusEntries(&asFOCUS, c.Node, month, append(before, found...)); err != nil {
+		return "", err
+	}
+	if len(found) > 0 {
+		if err := publish(base+".corrections.jsonl", content); err != nil {
+			return "", err
+		}
+	}
+	// It is made of the other, and made again if that was as far as the last one got.
+	const focusFile = ".corrections.focus.csv"
+	if old, err := os.ReadFile(base + focusFile); len(content) > 0 && (err != nil || !bytes.Equal(old, asFOCUS.Bytes())) {
+		if err := publish(base+focusFile, asFOCUS.Bytes()); err != nil {
+			return "", err
+		}
+	}
+	if len(found) == 0 {
+		return fmt.Sprintf("%s is frozen since %s and nothing has changed", c.Month, c.Frozen.Format(time.RFC3339)), nil
+	}
+	return fmt.Sprintf("%s is frozen since %s and stays so; %d corrections were added to %s.corrections.jsonl", c.Month, c.Frozen.Format(time.RFC3339), len(found), base), nil
+}
+
+// differences returns what must be added to the known entries to have the others.
+func differences(known, now []Entry) []Entry {
 	off := map[Entry]cost.Amounts{}
-	for _, e := range entries(a) {
+	for _, e := range now {
 		off[e.key()] = e.Amounts
 	}
 	for _, e := range known {
 		off[e.key()] = off[e.key()].Minus(e.Amounts)
 	}
-	corrections := sorted(off)
-	if len(corrections) == 0 {
-		return fmt.Sprintf("%s is frozen since %s and nothing has changed", c.Month, c.Frozen.Format(time.RFC3339)), nil
-	}
-	for _, e := range corrections {
-		e.Corrected = now
-		line, err := json.Marshal(e)
-		if err != nil {
-			return "", err
-		}
-		before = append(append(before, line...), '\n')
-	}
-	if err := publish(base+".corrections.jsonl", before); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%s is frozen since %s and stays so; %d corrections were added to %s.corrections.jsonl", c.Month, c.Frozen.Format(time.RFC3339), len(corrections), base), nil
+	return sorted(off)
 }
 
 func table(list []Entry) ([]byte, error) {

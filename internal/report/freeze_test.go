@@ -2,10 +2,13 @@ package report
 
 import (
 	"bytes"
+	"encoding/csv"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +59,7 @@ func TestFrozenMonthsStay(t *testing.T) {
 	}
 	does(closed(), "froze 2026-11: 8 entries")
 	before := map[string][]byte{}
-	for _, suffix := range []string{".json", ".csv", ".sha256"} {
+	for _, suffix := range []string{".json", ".csv", ".focus.csv", ".sha256"} {
 		content, err := os.ReadFile(base + suffix)
 		if err != nil {
 			t.Fatal(err)
@@ -126,5 +129,125 @@ func TestWhatCannotBeFrozen(t *testing.T) {
 	}
 	if _, err := Freeze(dir, closed(), november, noon); err == nil || !strings.Contains(err.Error(), "checksum") {
 		t.Errorf("a frozen month that somebody has edited: %v", err)
+	}
+}
+
+// frozenWith freezes a month and corrects it twice. It returns its directory and the
+// corrections.
+func frozenWith(t *testing.T, corrected ...func(*cost.Answer)) (dir string, corrections []byte) {
+	t.Helper()
+	dir = t.TempDir()
+	at := november.AddDate(0, 1, 3)
+	for _, change := range append([]func(*cost.Answer){func(*cost.Answer) {}}, corrected...) {
+		a := closed()
+		change(a)
+		if _, err := Freeze(dir, a, november, at); err != nil {
+			t.Fatal(err)
+		}
+		at = at.AddDate(0, 1, 0)
+	}
+	corrections, err := os.ReadFile(filepath.Join(dir, "2026-11.corrections.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, corrections
+}
+
+func dearer(by int64) func(*cost.Answer) { return func(a *cost.Answer) { a.Rows[0].Effective += by } }
+
+// TestCorrectionsAreSealed edits, moves, drops and borrows corrections: none of it goes
+// unnoticed, as they are money that somebody has been told.
+func TestCorrectionsAreSealed(t *testing.T) {
+	dir, good := frozenWith(t, dearer(7), dearer(9))
+	lines := bytes.SplitAfter(bytes.TrimSuffix(good, []byte("\n")), []byte("\n"))
+	if len(lines) != 2 {
+		t.Fatalf("%d corrections, want 2:\n%s", len(lines), good)
+	}
+	lines[1] = append(lines[1], '\n')
+	_, other := frozenWith(t, dearer(8), func(a *cost.Answer) { a.Rows[0].Effective += 8; a.Rows[1].Effective++ })
+	path := filepath.Join(dir, "2026-11.corrections.jsonl")
+	for name, bad := range map[string][]byte{
+		"an amount is edited":          bytes.Replace(good, []byte(`"effective_nano":7`), []byte(`"effective_nano":6`), 1),
+		"the last amount is edited":    bytes.Replace(good, []byte(`"effective_nano":2`), []byte(`"effective_nano":3`), 1),
+		"the first is left out":        lines[1],
+		"they change places":           append(bytes.Clone(lines[1]), lines[0]...),
+		"one is there twice":           append(bytes.Clone(good), lines[1]...),
+		"one of another file is added": append(bytes.Clone(good), bytes.SplitAfter(other, []byte("\n"))[1]...),
+		"one without a seal is added":  append(bytes.Clone(good), []byte(`{"corrected":"2027-01-04T00:00:00Z","effective_nano":1}`+"\n")...),
+		"it is cut short":              good[:len(good)-1],
+	} {
+		if bytes.Equal(bad, good) {
+			t.Fatalf("%s: the test changes nothing", name)
+		}
+		if err := errors.Join(os.Remove(path), os.WriteFile(path, bad, 0o444)); err != nil {
+			t.Fatal(err)
+		}
+		if said, err := Freeze(dir, closed(), november, november.AddDate(1, 0, 0)); err == nil || !strings.Contains(err.Error(), "line ") || !strings.Contains(err.Error(), "put back") {
+			t.Errorf("%s: it says %q, %v, want it refused with the line", name, said, err)
+		}
+	}
+}
+
+// TestCorrectionsOfAnOlderRelease have no seals: they stay as they are, and are sealed
+// by those that follow.
+func TestCorrectionsOfAnOlderRelease(t *testing.T) {
+	dir, good := frozenWith(t, dearer(7))
+	path := filepath.Join(dir, "2026-11.corrections.jsonl")
+	old := append(good[:len(good)-sealLength-1], "}\n"...)
+	if err := errors.Join(os.Remove(path), os.WriteFile(path, old, 0o444)); err != nil {
+		t.Fatal(err)
+	}
+	a := closed()
+	dearer(9)(a)
+	if said, err := Freeze(dir, a, november, november.AddDate(1, 0, 0)); err != nil || !strings.Contains(said, "1 corrections") {
+		t.Fatalf("it says %q, %v, want the difference to what the older release had written", said, err)
+	}
+	now, err := os.ReadFile(path)
+	if err != nil || !bytes.HasPrefix(now, old) || bytes.Count(now, []byte(`"effective_nano":2,`)) != 1 {
+		t.Errorf("corrections are, %v:\n%s", err, now)
+	}
+}
+
+// TestClosedMonthsAsFOCUS sums the rows of a month and of its corrections to what is
+// known, and finds corrections in the bill of the month that they were found in.
+func TestClosedMonthsAsFOCUS(t *testing.T) {
+	dir, _ := frozenWith(t, dearer(7_000_000_000), dearer(-2_000_000_000))
+	sum := 0.0
+	for _, name := range []string{"2026-11.focus.csv", "2026-11.corrections.focus.csv"} {
+		f, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := csv.NewReader(bytes.NewReader(f)).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := map[string]int{}
+		for i, column := range rows[0] {
+			at[column] = i
+		}
+		for _, row := range rows[1:] {
+			v, err := strconv.ParseFloat(row[at["BilledCost"]], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += v
+			if from, to := row[at["ChargePeriodStart"]], row[at["ChargePeriodEnd"]]; from != "2026-11-01T00:00:00Z" || to != "2026-12-01T00:00:00Z" {
+				t.Errorf("%s: a charge of %s to %s, want the month", name, from, to)
+			}
+			class, billed := row[at["ChargeClass"]], row[at["BillingPeriodStart"]]
+			if correction := strings.Contains(name, "corrections"); correction != (class == "Correction") || correction == (billed == "2026-11-01T00:00:00Z") {
+				t.Errorf("%s: class %q in the bill of %s", name, class, billed)
+			}
+		}
+	}
+	a := closed()
+	dearer(-2_000_000_000)(a)
+	want := 0.0
+	for _, r := range a.Rows {
+		want += float64(r.Effective) / 1e9
+	}
+	if sum < want-1e-6 || sum > want+1e-6 {
+		t.Errorf("the month with its corrections sums to %v, known is %v", sum, want)
 	}
 }

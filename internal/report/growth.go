@@ -61,7 +61,7 @@ func (a *api) table(ctx context.Context, across, over string, d *metric.Def, by 
 		for end < len(steps) && end-at < chunk && steps[end].to.Sub(steps[end].from) == width {
 			end++
 		}
-		expr := fmt.Sprintf("%s by (%s) (%s(%s[%s]))", across, strings.Join(by, ", "), over, d.Name, window(width))
+		expr := fmt.Sprintf("%s by (%s) (%s(%s[%s]))", across, strings.Join(by, ", "), over, a.of(d), window(width))
 		m, err := a.span(ctx, expr, steps[at].to, steps[end-1].to, width)
 		if err != nil {
 			return nil, err
@@ -177,11 +177,11 @@ func (s *standing) see(v int64) int64 {
 // replay follows a counter sample by sample. Series that overlap are the same counter
 // as several scraped it: the one that saw most counts. Others follow each other.
 func (a *api) replay(ctx context.Context, d *metric.Def, unit float64, by []string, labels model.Metric, step span, at *standing) (int64, error) {
-	var matchers []string
+	var account []string
 	for _, name := range by {
-		matchers = append(matchers, name+"="+strconv.Quote(string(labels[model.LabelName(name)])))
+		account = append(account, name+"="+strconv.Quote(string(labels[model.LabelName(name)])))
 	}
-	m, err := a.samples(ctx, fmt.Sprintf("%s{%s}[%s]", d.Name, strings.Join(matchers, ","), window(step.to.Sub(step.from))), step.to)
+	m, err := a.samples(ctx, fmt.Sprintf("%s[%s]", a.of(d, account...), window(step.to.Sub(step.from))), step.to)
 	if err != nil {
 		return 0, err
 	}

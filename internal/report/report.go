@@ -76,6 +76,9 @@ type Line struct {
 	Total    cost.Amounts                `json:"total"` // with what is not known by state: energy and carbon, from a time-series database
 	States   map[cost.State]cost.Amounts `json:"states"`
 
+	// Work is what was done, by job and team only: of a GPU or a model it is not known.
+	Work cost.Work `json:"work,omitzero"`
+
 	// The first and the last step in which there was any time: from First on, to Last.
 	First time.Time `json:"first,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
@@ -128,6 +131,12 @@ func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
 			line := lines.at(key(cost.Row{Owner: s.Owner, Model: s.Model}, by), s.Currency)
 			total := totals.at("TOTAL", s.Currency)
 			line.Total, total.Total = line.Total.Plus(s.Amounts), total.Total.Plus(s.Amounts)
+		}
+	}
+	if by == ByJob || by == ByTeam {
+		for _, w := range a.Work {
+			line, total := lines.at(key(cost.Row{Owner: w.Owner}, by), w.Currency), totals.at("TOTAL", w.Currency)
+			line.Work, total.Work = line.Work.Plus(w.Work), total.Work.Plus(w.Work)
 		}
 	}
 	r.Lines, r.Totals = lines.sorted(), totals.sorted()

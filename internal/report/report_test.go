@@ -44,6 +44,11 @@ func answer() *cost.Answer {
 			row(0, 1, h100, evil, cost.HeldWithoutProcess, 3600, 3_850_000_000), row(1, 0, h100, collector.Owner{}, cost.Free, 1200, 1_283_333_333),
 			row(1, 1, h100, collector.Owner{}, cost.Unavailable, 1200, 1_283_333_333), row(1, 2, "NVIDIA X1", alone, cost.Busy, 1200, 0),
 			row(1, 0, h100, collector.Owner{}, cost.Unobserved, 1200, 1_283_333_334),
+		},
+		Work: []cost.WorkRow{
+			{Hour: noon, Owner: job, Currency: "USD", Work: cost.Work{Units: [cost.Units]int64{cost.Steps: 2000, cost.Tokens: 4_000_000}, Kept: 1801e9}},
+			{Hour: noon.Add(time.Hour), Owner: job, Currency: "USD", Work: cost.Work{Units: [cost.Units]int64{cost.Steps: 500}, Lost: 1440e9, LostCost: 1_540_000_000, Interruptions: 2}},
+			{Hour: noon, Owner: alone, Currency: "USD", Work: cost.Work{Units: [cost.Units]int64{cost.Requests: 10}}},
 		}}
 }
 
@@ -80,7 +85,7 @@ func TestLinesSumToTheTotal(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		a := answer()
-		a.Rows = nil
+		a.Rows, a.Work = nil, nil
 		var want cost.Amounts
 		for range 1 + r.IntN(60) {
 			row := cost.Row{Hour: noon, GPU: r.IntN(3), UUID: "GPU", Owner: collector.Owner{Kind: "pod", ID: fmt.Sprint(r.IntN(9)), Team: fmt.Sprint(r.IntN(5))},
@@ -174,7 +179,7 @@ func TestWhatIsNotKnownIsNotZero(t *testing.T) {
 // with a night in between in which others had its GPU.
 func TestAJobThatWasPreempted(t *testing.T) {
 	a := answer()
-	a.Rows = a.Rows[:2]
+	a.Rows, a.Work = a.Rows[:2], a.Work[:2]
 	again := a.Rows[0]
 	again.Hour = noon.Add(20 * time.Hour)
 	a.Rows = append(a.Rows, again)

@@ -130,8 +130,11 @@ func (r *Report) grids(w io.Writer) error {
 		out = append(out, grid(string(r.By), lines, total)...)
 		out = append(out, notes(total)...)
 		if r.By == ByJob {
-			out = append(out, "")
-			out = append(out, runs(append(lines, *total))...)
+			for _, table := range [][]string{runs(append(lines, *total)), goodput(append(lines, *total)), units(lines)} {
+				if table != nil {
+					out = append(append(out, ""), table...)
+				}
+			}
 		}
 	}
 	_, err := io.WriteString(w, strings.Join(out, "\n")+"\n")

@@ -17,6 +17,8 @@ const (
 	// of each model of an inference server, and of the page that tells of it
 	modelBudget  = 100
 	targetBudget = 8
+	// of each workload that tells of its own work, beside what is known of every workload
+	signalBudget = 50
 )
 
 // notOnHopper are rows of other generations: what came before or after, and what
@@ -125,6 +127,9 @@ func fullHour(s *collector.Snapshot) *cost.Export {
 	}
 	for _, o := range append(s.GPUs[0].Owners, collector.Owner{}) {
 		x.Owners = append(x.Owners, cost.OwnerEnergy{Owner: o, Model: s.GPUs[0].Model, Currency: "USD", Amounts: cost.Amounts{Electric: 1, Energy: 1, Carbon: 1}})
+	}
+	for _, team := range []string{"assistants", "nlp"} {
+		x.Months = append(x.Months, cost.TeamMonth{Team: team, Currency: "USD", End: &cost.Projection{}})
 	}
 	return x
 }

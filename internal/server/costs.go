@@ -34,8 +34,43 @@ func (e *exposition) costs(x *cost.Export) {
 			e.one(metric.PricePerHour, float64(p.Nano)/1e9, gpu, p.UUID, p.Currency)
 		}
 	}
+	for i := range x.Work {
+		e.work(&x.Work[i])
+	}
+	for _, m := range x.Months {
+		e.one(metric.TeamSpent, m.Spent, m.Team, m.Currency)
+		if p := m.End; p != nil {
+			e.one(metric.TeamProjection, p.Expected, m.Team, m.Currency, "expected")
+			e.one(metric.TeamProjection, p.Low, m.Team, m.Currency, "low")
+			e.one(metric.TeamProjection, p.High, m.Team, m.Currency, "high")
+		}
+	}
 	for _, b := range x.Budgets {
 		e.one(metric.TeamBudget, b.PerMonth, b.Team, b.Currency)
+	}
+}
+
+// work has what an owner did, and what that came to.
+func (e *exposition) work(w *cost.OwnerWork) {
+	kind, id, team := ownerLabels(w.Owner)
+	owner := []string{kind, id, team}
+	with := func(more ...string) []string { return append(owner[:3:3], more...) }
+	for i, n := range w.Units {
+		if n > 0 {
+			e.one(metric.OwnerWork, float64(n), with(metric.WorkUnit.Values[i])...)
+		}
+		e.one(metric.OwnerUnitCost, w.UnitCost[i], with(metric.FigureUnit[i], w.Currency)...)
+		e.one(metric.OwnerUnitEnergy, w.UnitEnergy[i], with(metric.FigureUnit[i])...)
+	}
+	if !w.Tells {
+		return
+	}
+	e.one(metric.OwnerGoodput, time.Duration(w.Kept).Seconds(), with(metric.Outcome.Values[0])...)
+	e.one(metric.OwnerGoodput, time.Duration(w.Lost).Seconds(), with(metric.Outcome.Values[1])...)
+	e.one(metric.OwnerGoodputOpen, time.Duration(w.Open).Seconds(), owner...)
+	e.one(metric.OwnerInterruptions, float64(w.Interruptions), owner...)
+	if w.Currency != "" && (w.LostCost > 0 || w.Lost == 0) { // else it has no price
+		e.one(metric.OwnerLostCost, float64(w.LostCost)/1e9, with(w.Currency)...)
 	}
 }
 

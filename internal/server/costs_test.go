@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 // booked is what a ledger has to show of two GPUs: one without a price and with too many
 // owners, one that is nobody's for a while.
 func booked() *cost.Export {
+	nan := math.NaN()
 	job := collector.Owner{Kind: "job", ID: `slurm/"4711"`, Team: "nlp"}
 	return &cost.Export{
 		Accounts: []cost.Account{
@@ -37,6 +39,15 @@ func booked() *cost.Export {
 			{GPU: 1, UUID: "GPU-b", Model: "Unknown"},
 		},
 		Budgets: []cost.Budget{{Team: "nlp", Currency: "USD", PerMonth: 40000}},
+		Work: []cost.OwnerWork{
+			{Owner: job, Currency: "USD", Tells: true, Open: 90e9,
+				Work:     cost.Work{Units: [cost.Units]int64{cost.Steps: 5000}, Kept: 6000e9, Lost: 1200e9, LostCost: 250_000_000, Interruptions: 2},
+				UnitCost: [cost.Units]float64{0.0003, nan, nan, nan}, UnitEnergy: [cost.Units]float64{720, nan, nan, nan}},
+			{Owner: collector.Owner{Kind: "pod", ID: "chat/a"}, Currency: "USD", Work: cost.Work{Units: [cost.Units]int64{cost.Tokens: 9e6, cost.Requests: 12000}},
+				UnitCost: [cost.Units]float64{nan, nan, 0.75, 0.0006}, UnitEnergy: [cost.Units]float64{nan, nan, 2.5e5, 200}},
+		},
+		Months: []cost.TeamMonth{{Team: "nlp", Currency: "USD", Spent: 1200, End: &cost.Projection{Expected: 36000, Low: 34000, High: 38000}},
+			{Team: "new", Currency: "USD", Spent: 3}},
 	}
 }
 

@@ -13,6 +13,10 @@ import (
 	"gpuvigil/internal/metric"
 )
 
+// maxHolders bounds for how many holders the series of one device are repeated: each
+// costs all of the device's some sixty names, twice where both generations have one.
+const maxHolders = 8
+
 // dcgmPage collects the series under the names that dcgm-exporter gives them, so
 // that dashboards and alerts written for it go on working. It is made anew for each
 // scrape: it is switched on for the time of a migration.
@@ -119,7 +123,7 @@ func (p *dcgmPage) add(d *metric.Def, n metric.DCGM, v float64, g *collector.GPU
 // dcgmHolders returns the labels of those who were given a device or, if nobody is
 // known to have been, use it. dcgm-exporter repeats a device's series for each of them,
 // so sums over a shared GPU count it several times; its users' rules expect that. With
-// no holder there is one series without such labels.
+// no holder there is one series without such labels; holders beyond the limit have none.
 func dcgmHolders(given []collector.Allocation, owners []collector.Owner) [][]string {
 	if len(given) == 0 {
 		for _, o := range owners {
@@ -138,9 +142,13 @@ func dcgmHolders(given []collector.Allocation, owners []collector.Owner) [][]str
 			continue
 		}
 		same := func(other []string) bool { return slices.Equal(other, labels) }
-		if len(out) < maxOwners && !slices.ContainsFunc(out, same) {
+		if !slices.ContainsFunc(out, same) {
 			out = append(out, labels)
 		}
+	}
+	if extra := len(out) - maxHolders; extra > 0 {
+		cappedHolders.Add(extra)
+		out = out[:maxHolders]
 	}
 	if out == nil {
 		out = [][]string{nil}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -168,5 +169,33 @@ func TestDCGMLabelsOfHolders(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("holders of the GPUs as dcgm-exporter labels them (-want +got):\n%s", diff)
+	}
+}
+
+// A GPU that sixty pods share would have its sixty names sixty times.
+func TestDCGMSeriesOfASharedGPUAreBounded(t *testing.T) {
+	w, s := dcgmNode(t)
+	given := func(pods int) int {
+		var all []collector.Allocation
+		for i := range pods {
+			all = append(all, collector.Allocation{Owner: collector.Owner{Kind: "pod", ID: fmt.Sprintf("nlp/replica-%02d", i)}, Container: "main"})
+		}
+		w.snap.GPUs[0].Allocations = all
+		families, _ := scrapeFamilies(t, s, "text/plain")
+		n := 0
+		for name, f := range families {
+			if strings.HasPrefix(name, "DCGM_") {
+				n += len(f.GetMetric())
+			}
+		}
+		return n
+	}
+	few := given(maxHolders)
+	before := cappedHolders.Get()
+	if many := given(60); many != few {
+		t.Errorf("a GPU that 60 pods share has %d series under DCGM's names, one that %d share %d: want no more", many, maxHolders, few)
+	}
+	if n := cappedHolders.Get() - before; n == 0 {
+		t.Error("nobody is told that holders were left out")
 	}
 }

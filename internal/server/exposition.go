@@ -25,6 +25,7 @@ var (
 	cappedSXids       = vm.GetOrCreateCounter(metric.SeriesCapped.Series("sxid"))
 	cappedOwners      = vm.GetOrCreateCounter(metric.SeriesCapped.Series("owner"))
 	cappedAllocations = vm.GetOrCreateCounter(metric.SeriesCapped.Series("allocation"))
+	cappedHolders     = vm.GetOrCreateCounter(metric.SeriesCapped.Series("dcgm_holder"))
 	cappedVersions    = vm.GetOrCreateCounter(metric.SeriesCapped.Series("version"))
 )
 

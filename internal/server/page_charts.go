@@ -62,7 +62,7 @@ func (l *look) current(of detect.Subject, d *metric.Def) float64 {
 		}
 	case "endpoint":
 		for i := range l.snap.Endpoints {
-			if e := &l.snap.Endpoints[i]; e.URL == of.ID {
+			if e := &l.snap.Endpoints[i]; detect.EndpointSubject(e) == of {
 				r = e.Readings
 			}
 		}

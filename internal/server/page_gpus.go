@@ -141,6 +141,8 @@ func stateOf(g *collector.GPU, now time.Time) (word string, t tone, more string)
 	}
 	util := g.Value(metric.Utilization)
 	switch {
+	case g.GivenAway():
+		return "given away", toneInfo, "to the driver " + oneLine(g.Bound)
 	case !g.Present:
 		return "lost", tonePage, more
 	case g.Hung:

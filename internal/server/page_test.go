@@ -153,12 +153,12 @@ func TestChartsTellOldReadingsFromCurrentOnes(t *testing.T) {
 			w.history = lastMinutes(metric.CPUBusy, 0.5)
 		}, []string{"node cpu busy 11 %"}, []string{"50 %"}},
 		"an endpoint": {func(w *world) {
-			w.view.Findings[1].Subject = detect.Subject{Kind: "endpoint", ID: w.snap.Endpoints[0].URL}
+			w.view.Findings[1].Subject = detect.EndpointSubject(&w.snap.Endpoints[0])
 			w.view.Findings[1].GPUIndex = -1
 			w.history = lastMinutes(metric.RequestsWaiting, 20.0/3)
 		}, []string{"requests waiting 38"}, nil},
 		"an endpoint that does not answer": {func(w *world) {
-			w.view.Findings[1].Subject = detect.Subject{Kind: "endpoint", ID: w.snap.Endpoints[0].URL}
+			w.view.Findings[1].Subject = detect.EndpointSubject(&w.snap.Endpoints[0])
 			w.snap.Endpoints = nil
 			w.history = lastMinutes(metric.RequestsWaiting, 20.0/3)
 		}, []string{"requests waiting n/a now, last 6.7 at 31 Dec 23:59"}, []string{"waiting 38"}},

@@ -48,20 +48,21 @@ type Node struct {
 
 // GPU is one GPU.
 type GPU struct {
-	Index    int               `json:"index"`
-	UUID     string            `json:"uuid"`
-	Model    string            `json:"model,omitempty"`
-	PCIBusID string            `json:"pci_bus_id,omitempty"`
-	Serial   string            `json:"serial,omitempty"`
-	Present  bool              `json:"present"`
-	Hung     bool              `json:"hung"`
-	MIG      bool              `json:"mig"`
-	Owners   []collector.Owner `json:"owners"` // who uses it, most memory first, then who was only given it
-	Users    []collector.Owner `json:"users"`  // who has a process on it; one without a kind is of nobody that is known
-	Given    []Allocation      `json:"given"`  // who was given it or a share of it
-	Xids     []Xid             `json:"xids"`
-	Sampled  time.Time         `json:"sampled,omitzero"` // when its fast readings were taken
-	Readings Readings          `json:"readings"`
+	Index     int               `json:"index"`
+	UUID      string            `json:"uuid"`
+	Model     string            `json:"model,omitempty"`
+	PCIBusID  string            `json:"pci_bus_id,omitempty"`
+	Serial    string            `json:"serial,omitempty"`
+	Present   bool              `json:"present"`
+	GivenAway bool              `json:"given_away,omitempty"` // another driver than NVIDIA's has it, as for a virtual machine
+	Hung      bool              `json:"hung"`
+	MIG       bool              `json:"mig"`
+	Owners    []collector.Owner `json:"owners"` // who uses it, most memory first, then who was only given it
+	Users     []collector.Owner `json:"users"`  // who has a process on it; one without a kind is of nobody that is known
+	Given     []Allocation      `json:"given"`  // who was given it or a share of it
+	Xids      []Xid             `json:"xids"`
+	Sampled   time.Time         `json:"sampled,omitzero"` // when its fast readings were taken
+	Readings  Readings          `json:"readings"`
 }
 
 // Xid is how often an error code has fallen since the agent started.
@@ -108,11 +109,12 @@ type Process struct {
 
 // Endpoint is a model of an inference server.
 type Endpoint struct {
-	URL      string   `json:"url"`
-	Engine   string   `json:"engine"`
-	Model    string   `json:"model"`
-	GPUs     []string `json:"gpus"` // uuids; none: all of the node
-	Readings Readings `json:"readings"`
+	URL         string   `json:"url"`
+	Engine      string   `json:"engine"`
+	Model       string   `json:"model"`
+	GPUs        []string `json:"gpus"`                  // uuids; none: all of the node
+	Approximate []string `json:"approximate,omitempty"` // metrics that are only about what their names say
+	Readings    Readings `json:"readings"`
 }
 
 // Target is an inference server's metrics page.
@@ -164,7 +166,7 @@ func snapshotOf(s *collector.Snapshot, now time.Time) Snapshot {
 func gpuOf(g collector.GPU, processes []collector.Process) GPU {
 	return GPU{
 		Index: g.Index, UUID: g.UUID, Model: g.Model, PCIBusID: g.PCIBusID, Serial: g.Serial,
-		Present: g.Present, Hung: g.Hung, MIG: g.MIG,
+		Present: g.Present, GivenAway: g.GivenAway(), Hung: g.Hung, MIG: g.MIG,
 		Owners:  orEmpty(g.Owners),
 		Users:   usersOf(g.UUID, processes),
 		Given:   each(g.Allocations, allocationOf),
@@ -206,6 +208,7 @@ func endpointOf(p collector.Endpoint) Endpoint {
 	return Endpoint{
 		URL: p.URL, Engine: p.Engine, Model: p.Model,
 		GPUs: orEmpty(p.GPUs), Readings: readingsOf(metric.Endpoint, p.Readings),
+		Approximate: each(p.Approximate, metric.Signal),
 	}
 }
 

@@ -43,6 +43,9 @@ func (e *exposition) workloads(s *collector.Snapshot) {
 		}
 		e.one(metric.OwnerInfo, 1, kind, id, team, w.CostCenter, w.Sensitivity, w.Stage, strconv.FormatBool(w.Critical))
 		e.readings(metric.Workload, t, w.Readings)
+		for _, f := range w.Quality {
+			e.one(metric.WorkloadQuality, f.Value, kind, id, team, f.Name)
+		}
 		for _, c := range w.Caveats {
 			e.one(metric.WorkloadCaveat, 1, kind, id, team, c.Fact, c.Reason)
 		}
@@ -93,6 +96,7 @@ type Workload struct {
 	Containers  []string        `json:"containers"`
 	Caveats     []Caveat        `json:"caveats"`
 	Labels      []Label         `json:"labels,omitempty"`
+	Quality     []Figure        `json:"quality"`
 	Readings    Readings        `json:"readings"`
 }
 
@@ -100,6 +104,12 @@ type Workload struct {
 type Label struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
+}
+
+// Figure is one number of a workload's quality, by the name that the workload gives it.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
 }
 
 // Caveat says of a fact that it is absent or not the whole of it, and why.
@@ -124,6 +134,7 @@ func workloadOf(w collector.Workload) Workload {
 		Containers: orEmpty(w.Containers), Readings: readingsOf(metric.Workload, w.Readings),
 		Caveats: each(w.Caveats, func(c collector.Caveat) Caveat { return Caveat(c) }),
 		Labels:  each(w.Labels, func(l collector.Label) Label { return Label(l) }),
+		Quality: each(w.Quality, func(f collector.Figure) Figure { return Figure(f) }),
 	}
 }
 

@@ -3,11 +3,13 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"gpuvigil/collector"
+	"gpuvigil/internal/cost"
 	"gpuvigil/internal/metric"
 )
 
@@ -15,7 +17,7 @@ import (
 func crowd(w *world, owners, ports int) *world {
 	for i := range owners {
 		w.snap.Workloads = append(w.snap.Workloads, collector.Workload{
-			Owner: collector.Owner{Kind: "pod", ID: fmt.Sprintf("a/%03d", i), Team: "nlp"}, Readings: everything(metric.Workload, nil, nil),
+			Owner: collector.Owner{Kind: "pod", ID: fmt.Sprintf("a/%03d", i), Team: "nlp"}, Readings: everything(metric.Workload, signals, nil),
 			Caveats: []collector.Caveat{{Fact: "block", Reason: "network_file_systems"}, {Fact: "network_file", Reason: "not_enabled"}},
 			Remotes: []netip.Addr{netip.MustParseAddr("198.51.100.7")},
 		})
@@ -25,6 +27,39 @@ func crowd(w *world, owners, ports int) *world {
 			LinkLayer: "InfiniBand", State: "ACTIVE", PhysicalState: "LinkUp", Readings: everything(metric.Interface, nil, nil)})
 	}
 	return w
+}
+
+// signals are what only a workload itself can tell.
+var signals = func() map[*metric.Def]bool {
+	out := map[*metric.Def]bool{}
+	for _, d := range []*metric.Def{
+		metric.WorkloadSteps, metric.WorkloadSamples, metric.WorkloadTokens, metric.WorkloadStep, metric.WorkloadEpoch, metric.WorkloadLoss,
+		metric.WorkloadStepTime, metric.WorkloadStepRate, metric.WorkloadSampleRate, metric.WorkloadTokenRate, metric.WorkloadLoaderWait,
+		metric.WorkloadProgress, metric.WorkloadCheckpoint, metric.WorkloadFinished, metric.WorkloadSignalAge,
+	} {
+		out[d] = true
+	}
+	return out
+}()
+
+// A training that tells all there is, with as many figures of quality as are taken, and
+// what the ledger makes of it.
+func TestSignalsKeepWithinTheBudget(t *testing.T) {
+	quiet := busyNode(1, 0)
+	_, before := series(t, quiet)
+	w := busyNode(1, 0)
+	told := &w.snap.Workloads[0]
+	told.Readings = everything(metric.Workload, nil, nil)
+	for i := range 16 {
+		told.Quality = append(told.Quality, collector.Figure{Name: fmt.Sprint("figure", i), Value: 1})
+	}
+	w.booked.Work = []cost.OwnerWork{{Owner: told.Owner, Currency: "USD", Tells: true, Work: cost.Work{Units: [cost.Units]int64{1, 1, 1, 0}},
+		UnitCost: [cost.Units]float64{1, 1, 1, math.NaN()}, UnitEnergy: [cost.Units]float64{1, 1, 1, math.NaN()}}}
+	_, after := series(t, w)
+	t.Logf("a workload that tells of its work: %d series", after-before)
+	if after-before > signalBudget || after-before < len(signals)+16 {
+		t.Errorf("a workload that tells of its work has %d series more, the budget is %d", after-before, signalBudget)
+	}
 }
 
 func busyNode(owners, ports int) *world {

@@ -72,6 +72,9 @@ func (s *Sim) observeMovement() {
 	s.moves = make([]collector.Workload, 0, len(s.workloads))
 	for _, w := range s.workloads {
 		if !w.up {
+			if w.Kind == Training {
+				s.moves = append(s.moves, w.left(s.now))
+			}
 			continue
 		}
 		m, r, n := &w.moved, collector.NewReadings(metric.Workload), float64(len(w.gpus))
@@ -97,10 +100,14 @@ func (s *Sim) observeMovement() {
 		setAll(r, metric.WorkloadMemory, []float64{n * anonPerProcess, n * shmemPerProcess})
 		setAll(r, metric.WorkloadPressure, m.waiting[:])
 		r.Set(metric.WorkloadOOMKills, 0)
+		if w.Kind == Training {
+			out.Quality = w.learner.observe(s.now, r)
+		}
 		out.Stamp(metric.Slow, s.now)
 		s.moves = append(s.moves, out)
 	}
 	s.ports = s.observePorts()
+	s.observeFiles()
 }
 
 // observePorts tells of an adapter beside each GPU, which moves what goes to other
@@ -142,6 +149,6 @@ func (s *Sim) addMovement(p *collector.Part) {
 			p.Workloads = append(p.Workloads, m)
 			continue
 		}
-		p.Workloads[i].Readings, p.Workloads[i].Caveats = m.Readings, m.Caveats
+		p.Workloads[i].Readings, p.Workloads[i].Caveats, p.Workloads[i].Quality = m.Readings, m.Caveats, m.Quality
 	}
 }

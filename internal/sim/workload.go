@@ -27,6 +27,7 @@ type workload struct {
 	gpus    []*gpu
 	servers []*server // of an Inference workload
 	moved   movement
+	learner learner // of a Training workload
 
 	software software
 
@@ -79,6 +80,7 @@ func (w *workload) live(s *Sim) {
 
 func (w *workload) start(s *Sim, since time.Time) {
 	w.up, w.since = true, since
+	w.learner.begin(since)
 	for rank, g := range w.gpus {
 		name := w.Process
 		if strings.Contains(name, "%d") {
@@ -113,6 +115,7 @@ func (w *workload) ask(now time.Time) hostWork {
 	}
 	switch w.Kind {
 	case Training:
+		w.learn(now)
 		return w.train(now.Sub(w.since))
 	case Inference:
 		return w.serve(now)
