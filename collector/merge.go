@@ -111,6 +111,7 @@ var workloads = kind[Workload, Owner]{
 		over(&dst.Critical, src.Critical)
 		overList(&dst.Containers, src.Containers)
 		overList(&dst.Caveats, src.Caveats)
+		overList(&dst.Labels, src.Labels)
 		overList(&dst.Quality, src.Quality)
 		overList(&dst.Remotes, src.Remotes)
 	},

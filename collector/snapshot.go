@@ -289,6 +289,7 @@ type Workload struct {
 	Critical    bool   // its findings are one severity higher
 	Containers  []string
 	Caveats     []Caveat // by fact, then reason
+	Labels      []Label  // of its pod, those that the configuration names, by name
 
 	// Quality is what the workload says of how good its results are, by name.
 	Quality []Figure
@@ -299,6 +300,9 @@ type Workload struct {
 	Remotes []netip.Addr
 	Readings
 }
+
+// Label is one label of a pod. Both texts are untrusted.
+type Label struct{ Name, Value string }
 
 // Figure is one number of a workload's quality. Its name is the workload's own: it is
 // untrusted.

@@ -46,6 +46,7 @@ func All() []Dashboard {
 		{"movement", movement},
 		{"costs", costs},
 		{"inference", inference},
+		{"queues", queues},
 		{"workload", workload},
 	}
 }

@@ -31,6 +31,7 @@ var undrawn = map[*metric.Def]string{
 
 	metric.EndpointApproximate:   "to join on when servers of different engines are compared",
 	metric.OwnerReadFailures:     "for whoever asks why a process is unattributed; that it is, is drawn",
+	metric.OwnerLabel:            "to join on",
 	metric.KubeletAge:            "that the kubelet does not answer is drawn, as a source that is down",
 	metric.AllocationsKnown:      "that the kubelet does not answer is drawn, and so is the time that is unobserved by it",
 	metric.AllocationsUnresolved: "what is resolved is drawn",
@@ -183,7 +184,6 @@ func TestEveryRowIsDrawn(t *testing.T) {
 	for _, row := range metric.All() {
 		switch reason, excused := undrawn[row]; {
 		case row.Entity == metric.Process || row.Entity == metric.Option || row.Detail: // no series by default
-		case row.Entity == metric.Job || row.Entity == metric.Queue || row.Entity == metric.Fleet: // of a cluster with a fleet role only
 		case drawn[row.Name] && excused:
 			t.Errorf("%s is drawn, though it is listed as not drawn because it is %s", row, reason)
 		case !drawn[row.Name] && !excused:

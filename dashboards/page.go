@@ -13,7 +13,8 @@ import (
 type page struct {
 	uid, title, description string
 
-	since    string // how far back it shows at first: 3h
+	from     *metric.Def // whose instances one may choose among; nil: agents
+	since    string      // how far back it shows at first: 3h
 	refresh  string
 	gpus     bool // one may choose among GPUs
 	owners   bool // one may choose among workloads
@@ -29,6 +30,10 @@ type row struct {
 }
 
 func (p page) build() (dashboard.Dashboard, error) {
+	title, from := "Agent", metric.NodeInfo
+	if p.from != nil {
+		title, from = "Cluster role", p.from
+	}
 	b := dashboard.NewDashboardBuilder(p.title).
 		Uid(p.uid).
 		Description(p.description).
@@ -36,7 +41,7 @@ func (p page) build() (dashboard.Dashboard, error) {
 		Time("now-"+p.since, "now").Refresh(p.refresh).Timezone("browser").
 		Tooltip(dashboard.DashboardCursorSyncCrosshair).
 		WithVariable(dashboard.NewDatasourceVariableBuilder(VarDatasource).Label("Data source").Type("prometheus")).
-		WithVariable(choice(VarInstance, "Agent", fmt.Sprintf("label_values(%s, instance)", metric.NodeInfo)))
+		WithVariable(choice(VarInstance, title, fmt.Sprintf("label_values(%s, instance)", from)))
 	if p.gpus {
 		b = b.WithVariable(choice(VarGPU, "GPU", fmt.Sprintf(`label_values(%s{instance=~"$%s"}, gpu)`, metric.GPUInfo, VarInstance)))
 	}

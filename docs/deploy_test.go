@@ -106,8 +106,15 @@ type object struct {
 		Name, Namespace string
 		Annotations     map[string]string
 	}
-	Data map[string]string
-	Spec struct {
+	Data  map[string]string
+	Rules []struct {
+		APIGroups []string `yaml:"apiGroups"`
+		Resources []string
+		Verbs     []string
+	}
+	RoleRef  struct{ Kind, Name string } `yaml:"roleRef"`
+	Subjects []struct{ Kind, Name, Namespace string }
+	Spec     struct {
 		Selector struct {
 			MatchLabels map[string]string `yaml:"matchLabels"`
 		}

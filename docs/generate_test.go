@@ -218,7 +218,7 @@ func labelsOf(d *metric.Def) string {
 
 func tierOf(d *metric.Def) string {
 	switch d.Entity {
-	case metric.Agent, metric.Source, metric.Finding, metric.Job, metric.Queue, metric.Fleet:
+	case metric.Agent, metric.Source, metric.Finding, metric.Job, metric.Queue, metric.Waiting, metric.Pool, metric.Resource, metric.Scaler, metric.Scheduler, metric.Reader:
 		return ""
 	}
 	if d.Detail {

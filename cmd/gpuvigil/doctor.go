@@ -51,6 +51,7 @@ func addDoctor(app *kingpin.Application) (string, command) {
 		diagnoses = append(diagnoses, doctorHost(ctx, c)...)
 		diagnoses = append(diagnoses, doctorTiers(c)...)
 		diagnoses = append(diagnoses, doctorMovement(c)...)
+		diagnoses = append(diagnoses, doctorAPI(ctx, c)...)
 		diagnoses = append(diagnoses, doctorDiscovery(c))
 		diagnoses = append(diagnoses, doctorTextfile(c))
 		diagnoses = append(diagnoses, doctorSlack(ctx, c)...)

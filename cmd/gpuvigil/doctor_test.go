@@ -82,6 +82,28 @@ func TestDoctorOnPIDs(t *testing.T) {
 	}
 }
 
+// What the API server refuses is said with what to do, and nothing is said of what is
+// off.
+func TestDoctorAsksTheAPIServer(t *testing.T) {
+	c := config.Default()
+	c.Node = "n1"
+	if got := doctorAPI(t.Context(), c); got != nil {
+		t.Errorf("the doctor speaks of what is off: %+v", got)
+	}
+	c.Kubernetes.PodLabels, c.Kubernetes.Kubeconfig = []string{"app"}, apiServer(t)
+	if got := doctorAPI(t.Context(), c); len(got) != 1 || !got[0].ok {
+		t.Errorf("the API server answers, and the doctor says %+v", got)
+	}
+	c.Kubernetes.ResourceSlices = true // which that server does not know
+	if got := doctorAPI(t.Context(), c); len(got) != 1 || got[0].ok || !strings.Contains(got[0].found, "resourceslices") || !strings.Contains(got[0].advice, "agent-api.yml") {
+		t.Errorf("the server does not know resource slices, and the doctor says %+v", got)
+	}
+	c.Kubernetes.Kubeconfig = ""
+	if got := doctorAPI(t.Context(), c); len(got) != 1 || got[0].ok || !strings.Contains(got[0].found, "service account") {
+		t.Errorf("there is no account, and the doctor says %+v", got)
+	}
+}
+
 // Who reads it must learn what the search for servers takes, before it finds nothing.
 func TestDoctorOnFindingInferenceServers(t *testing.T) {
 	proc := t.TempDir()

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -49,6 +51,26 @@ func access(what, path string, mode uint32, advice string) diagnosis {
 		return diagnosis{what: what, found: path + ": " + err.Error(), advice: advice}
 	}
 	return diagnosis{what: what, ok: true, found: path + " is readable"}
+}
+
+// doctorAPI asks the API server as the agent does.
+func doctorAPI(ctx context.Context, c *config.Config) []diagnosis {
+	if !c.Kubernetes.AsksAPI() || !c.Owners.Enabled {
+		return nil
+	}
+	d := diagnosis{what: "API server: labels of pods, devices of claims"}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if c.Node == "" {
+		c.Node = os.Getenv("NODE_NAME")
+	}
+	if err := nodeSource(c, slog.New(slog.DiscardHandler)).Try(ctx); err != nil {
+		d.found = err.Error()
+		d.advice = "allow get, list and watch of it to the agent's account (deploy/kubernetes/agent-api.yml), or switch kubernetes.pod_labels and resource_slices off; the rest works without"
+		return []diagnosis{d}
+	}
+	d.ok, d.found = true, "the API server answers for this node"
+	return []diagnosis{d}
 }
 
 // kubeletTier asks the kubelet as the agent does.

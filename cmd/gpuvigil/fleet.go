@@ -1,12 +1,19 @@
 package main
 
 import (
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
+
+	"gpuvigil/collector/kube"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/version"
@@ -25,21 +32,22 @@ import (
 const fleetListen = ":9837"
 
 func addFleet(app *kingpin.Application) (string, command) {
-	cmd := app.Command("fleet", "Run once in a cluster: ask its scheduler about jobs, queues and nodes, and serve that on /metrics, to join with what the agents say. For now it asks Slurm, and nothing else.")
+	cmd := app.Command("fleet", "Run once in a cluster: ask its schedulers, Slurm or Kubernetes, about queues, nodes and autoscalers, and serve that on /metrics, to join with what the agents say.")
 	flags := kingpinflag.AddFlags(cmd, fleetListen)
-	file := cmd.Flag("config.file", "Configuration file: its sections fleet and owners. See gpuvigil check --example.").Required().String()
+	file := cmd.Flag("config.file", "Configuration file: its sections fleet and owners. See gpuvigil check --example. SIGHUP reads it again.").Required().String()
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
-		cfg, err := config.Load(*file)
-		if err != nil {
-			return err
-		}
-		return runFleet(ctx, p.log, cfg, flags)
+		return runFleet(ctx, p.log, *file, flags)
 	}
 }
 
 // runFleet asks and serves until ctx ends.
-func runFleet(ctx context.Context, log *slog.Logger, cfg *config.Config, flags *web.FlagConfig) error {
-	client, role, err := newFleet(cfg, log)
+func runFleet(ctx context.Context, log *slog.Logger, file string, flags *web.FlagConfig) error {
+	// From the first moment, so that an early SIGHUP does not end the process.
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+
+	first, err := loadFleet(file, log)
 	if err != nil {
 		return err
 	}
@@ -52,9 +60,10 @@ func runFleet(ctx context.Context, log *slog.Logger, cfg *config.Config, flags *
 	}
 	defer closeAll(listeners)
 	log.Info("Starting gpuvigil fleet", "version", version.Info())
+	role := fleet.New(first.config)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		client.Run(ctx)
+		runAsking(ctx, log, file, role, first, hup)
 		return nil
 	})
 	group.Go(func() error {
@@ -63,24 +72,82 @@ func runFleet(ctx context.Context, log *slog.Logger, cfg *config.Config, flags *
 	return group.Wait()
 }
 
-// newFleet makes the role from the configuration and reads each secret once, so that
-// one that cannot be read stops the start.
-func newFleet(cfg *config.Config, log *slog.Logger) (*slurm.Client, *fleet.Fleet, error) {
-	s := cfg.Fleet.Slurm
-	if !s.Given() {
-		return nil, nil, errors.New("there is nothing to ask: give fleet.slurm.slurmrestd_url or fleet.slurm.squeue in the configuration, see gpuvigil check --example")
+// asking is what one configuration makes: who is asked, and what asks them.
+type asking struct {
+	config fleet.Config
+	run    []func(context.Context)
+}
+
+// runAsking asks until ctx ends, after each SIGHUP by the new configuration if that
+// works.
+func runAsking(ctx context.Context, log *slog.Logger, file string, role *fleet.Fleet, now *asking, hup <-chan os.Signal) {
+	for now != nil {
+		inner, stop := context.WithCancel(ctx)
+		var group sync.WaitGroup
+		for _, run := range now.run {
+			group.Go(func() { run(inner) })
+		}
+		now = nextAsking(ctx, log, file, role, hup)
+		stop()
+		group.Wait()
+		if now != nil {
+			role.Configure(now.config)
+			log.Info("The new configuration is in force.", "file", file)
+		}
+	}
+}
+
+// nextAsking waits for a new configuration that works; nil once ctx ends.
+func nextAsking(ctx context.Context, log *slog.Logger, file string, role *fleet.Fleet, hup <-chan os.Signal) *asking {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hup:
+		}
+		next, err := loadFleet(file, log)
+		if err == nil {
+			return next
+		}
+		role.KeepConfiguration()
+		log.Error("The new configuration is not used, the one before stays in force.", "err", err)
+	}
+}
+
+// loadFleet reads the configuration, and each secret once, so that one that cannot be
+// read stops the start.
+func loadFleet(file string, log *slog.Logger) (*asking, error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.Fleet.Slurm.Given() && !cfg.Fleet.Kubernetes.Enabled {
+		return nil, errors.New("there is nothing to ask: give fleet.slurm.slurmrestd_url, fleet.slurm.squeue or fleet.kubernetes.enabled in the configuration, see gpuvigil check --example")
 	}
 	if err := checkFleetSecrets(cfg); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	key, err := userKey(cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	jobs, err := owner.NewJobs(owner.UserForm(cfg.Owners.Users), key, ownerRules(cfg.Owners.Mapping))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	a := &asking{config: fleet.Config{Log: log}}
+	if cfg.Fleet.Slurm.Given() {
+		a.askSlurm(&cfg.Fleet.Slurm, jobs, log)
+	}
+	if cfg.Fleet.Kubernetes.Enabled {
+		if err := a.askKubernetes(&cfg.Fleet.Kubernetes, jobs, log); err != nil {
+			return nil, fmt.Errorf("fleet.kubernetes: %w", err)
+		}
+	}
+	return a, nil
+}
+
+func (a *asking) askSlurm(s *config.FleetSlurm, jobs *owner.Jobs, log *slog.Logger) {
 	ask := slurm.Config{URL: s.URL, Squeue: s.Squeue, Sinfo: s.Sinfo, Interval: time.Duration(s.Interval), Timeout: time.Duration(s.Timeout), Log: log}
 	if s.UserFile != "" {
 		ask.User = secret(s.UserFile, "")
@@ -89,8 +156,30 @@ func newFleet(cfg *config.Config, log *slog.Logger) (*slurm.Client, *fleet.Fleet
 		ask.Token = secret(s.TokenFile, "")
 	}
 	client := slurm.NewClient(ask)
-	return client, fleet.New(fleet.Config{Latest: client.Latest, Health: client.Health, Owners: jobs, JobNames: s.JobNames, Log: log}), nil
+	a.run = append(a.run, client.Run)
+	a.config.Schedulers = append(a.config.Schedulers, fleet.Slurm(client.Latest, client.Health, jobs, s.JobNames))
 }
+
+// kueuePageInterval is how often Kueue's page of metrics is read.
+const kueuePageInterval = 30 * time.Second
+
+func (a *asking) askKubernetes(k *config.FleetKubernetes, jobs *owner.Jobs, log *slog.Logger) error {
+	client, err := kube.New(kube.Config{Kubeconfig: k.Kubeconfig, UserAgent: apiUserAgent("fleet"), Timeout: time.Duration(k.Timeout)})
+	if err != nil {
+		return err
+	}
+	cluster := fleet.NewKubernetes(fleet.KubernetesConfig{
+		Client: client, PoolLabels: k.PoolLabels, Owners: jobs, Keep: time.Duration(k.Keep),
+		KueuePage: k.KueuePage, Interval: kueuePageInterval, Timeout: min(time.Duration(k.Timeout), kueuePageInterval),
+		Kueue: k.Kueue, Volcano: k.Volcano, Ray: k.Ray, Autoscalers: k.Autoscalers, Claims: k.Claims, Log: log,
+	})
+	a.run = append(a.run, cluster.Run)
+	a.config.Schedulers = append(a.config.Schedulers, cluster.Scheduler())
+	return nil
+}
+
+// apiUserAgent is what the API server's audit log calls the part of gpuvigil.
+func apiUserAgent(part string) string { return "gpuvigil-" + part + "/" + version.Version }
 
 // checkFleetSecrets reads what the role sends to slurmrestd once.
 func checkFleetSecrets(cfg *config.Config) error {

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"log/slog"
+	"syscall"
+
 	"context"
 	"fmt"
 	"io"
@@ -13,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"gpuvigil/internal/fleet"
 )
 
 // fleetPage runs the role with the configuration until its page says what is wanted,
@@ -85,7 +90,7 @@ func TestFleetAsksSlurmrestd(t *testing.T) {
 		t.Errorf("check: exit %d, %s%s", code, out, errs)
 	}
 	page, log := fleetPage(t, configuration, `vigil_job_info{owner_kind="job",owner="slurm/62377",array="",user="1001",account="proj1",partition="gpu",qos="",name="",team="nlp"} 1`)
-	for _, want := range []string{`vigil_queue_gpus{queue="gpu",state="waiting"} 1`, `vigil_queue_capacity_gpus{queue="gpu",state="free"} 4`, "vigil_slurm_up 1"} {
+	for _, want := range []string{`vigil_queue_gpus{scheduler="slurm",queue="gpu",state="waiting"} 1`, `vigil_pool_capacity_gpus{scheduler="slurm",pool="gpu",state="free"} 4`, `vigil_scheduler_up{scheduler="slurm"} 1`} {
 		if !strings.Contains(page, want+"\n") {
 			t.Errorf("the page does not say %s:\n%s", want, page)
 		}
@@ -118,10 +123,98 @@ func TestFleetThatCannotAsk(t *testing.T) {
 	}
 	f("", "fleet.slurm.squeue")
 	f("fleet: {slurm: {slurmrestd_url: 'http://127.0.0.1:1/', token_file: /absent}}", "fleet.slurm.token_file")
+	f("fleet: {kubernetes: {enabled: true}}", "service account")
+	f("fleet: {kubernetes: {enabled: true, kubeconfig: /absent}}", "/absent")
 	if code, _, errs := gpuvigil(t, "fleet"); code == 0 || !strings.Contains(errs, "config.file") {
 		t.Errorf("fleet without a configuration: exit %d, %q", code, errs)
 	}
-	if code, _, errs := gpuvigil(t, "fleet", "--help"); code != 0 || !strings.Contains(strings.Join(strings.Fields(errs), " "), "Slurm, and nothing else") {
+	if code, _, errs := gpuvigil(t, "fleet", "--help"); code != 0 || !strings.Contains(strings.Join(strings.Fields(errs), " "), "Slurm or Kubernetes") {
 		t.Errorf("fleet --help does not say what it is for: exit %d, %q", code, errs)
 	}
+}
+
+// apiServer answers lists of pods and nodes, holds watches, and knows nothing else.
+func apiServer(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	lists := map[string]string{
+		"/api/v1/nodes": `{"metadata": {"uid": "n", "name": "n1", "labels": {"pool": "h100"}}, "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "64", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}}}`,
+		"/api/v1/pods": `{"metadata": {"uid": "a", "name": "a", "namespace": "ml", "labels": {"app": "chat"}}, "spec": {"nodeName": "n1", "containers": [{"resources": {"limits": {"nvidia.com/gpu": "6"}}}]}, "status": {"phase": "Running"}},
+			{"metadata": {"uid": "b", "name": "b", "namespace": "ml", "labels": {"app": "chat"}}, "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}]},
+			"status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."}]}}`,
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		list, ok := lists[r.URL.Path]
+		switch {
+		case !ok && strings.Contains(r.URL.Path, "kueue"):
+			w.WriteHeader(http.StatusForbidden)
+		case !ok:
+			w.WriteHeader(http.StatusNotFound)
+		case r.URL.Query().Has("watch"):
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		default:
+			fmt.Fprintf(w, `{"metadata": {"resourceVersion": "1"}, "items": [%s]}`, list)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return file(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "k", "cluster": {"server": %q}}], "contexts": [{"name": "c", "context": {"cluster": "k", "user": ""}}]}`, s.URL))
+}
+
+func TestFleetAsksKubernetes(t *testing.T) {
+	configuration := "fleet: {kubernetes: {enabled: true, pool_labels: [pool], kubeconfig: " + apiServer(t) + "}}\nowners: {mapping: [{label: {app: chat}, team: nlp}]}\n"
+	page, _ := fleetPage(t, configuration, `vigil_scheduler_up{scheduler="kubernetes"} 1`)
+	for _, want := range []string{`vigil_pool_free_gpus{scheduler="kubernetes",pool="h100",cause="fragmented"} 2`, `vigil_waiting_gpus{scheduler="kubernetes",queue="ml",account="ml",team="nlp",reason="fragmented"} 4`,
+		`vigil_config_last_reload_successful 1`} {
+		if !strings.Contains(page, want+"\n") {
+			t.Errorf("the page does not say %s:\n%s", want, page)
+		}
+	}
+}
+
+// A new configuration is taken by SIGHUP, one that does not work is not.
+func TestFleetReloads(t *testing.T) {
+	kubeconfig := apiServer(t)
+	path := file(t, "fleet: {kubernetes: {enabled: true, pool_labels: [pool], kubeconfig: "+kubeconfig+"}}\n")
+	log := slog.New(slog.DiscardHandler)
+	first, err := loadFleet(path, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := fleet.New(first.config)
+	hup := make(chan os.Signal, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runAsking(ctx, log, path, role, first, hup)
+	}()
+	says := func(want string) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			w := httptest.NewRecorder()
+			role.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			if strings.Contains(w.Body.String(), want+"\n") {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("the page never said %s:\n%s", want, w.Body)
+			}
+		}
+	}
+	change := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		hup <- syscall.SIGHUP
+	}
+	says(`vigil_pool_capacity_gpus{scheduler="kubernetes",pool="h100",state="free"} 2`)
+	change("fleet: {kubernets: {}}\n")
+	says("vigil_config_last_reload_successful 0")
+	says(`vigil_pool_capacity_gpus{scheduler="kubernetes",pool="h100",state="free"} 2`)
+	change("fleet: {kubernetes: {enabled: true, pool_labels: [none-has-it], kubeconfig: " + kubeconfig + "}}\n")
+	says(`vigil_pool_capacity_gpus{scheduler="kubernetes",pool="none",state="free"} 2`)
+	says("vigil_config_last_reload_successful 1")
+	stop()
+	<-done
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"regexp"
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/kube"
 	"gpuvigil/collector/owner"
 	"gpuvigil/internal/config"
 )
@@ -34,11 +36,32 @@ func (p *pipeline) owners(latest func() *collector.Snapshot) ([]collector.Schedu
 		c.Kubelet = p.kubelet
 		sources = append(sources, collector.Scheduled{Source: c.Kubelet, Interval: time.Duration(p.cfg.Kubernetes.Interval), Deadline: 3 * time.Second, Expected: true})
 	}
+	if p.cfg.Kubernetes.AsksAPI() {
+		p.labels = nodeSource(p.cfg, p.log)
+		c.PodLabels, c.Device = p.labels.PodLabels, p.labels.Device
+		sources = append(sources, collector.Scheduled{Source: p.labels, Interval: apiInterval, Deadline: time.Second}) // others do without it
+	}
 	s, err := owner.New(c)
 	if err != nil {
 		return nil, err
 	}
 	return append(sources, collector.Scheduled{Source: s, Interval: fast, Deadline: max(fast, time.Second), Expected: true}), nil
+}
+
+// apiInterval is how often what the API server has told is taken up, and apiTimeout
+// how long a list may take.
+const (
+	apiInterval = 5 * time.Second
+	apiTimeout  = 30 * time.Second
+)
+
+// nodeSource reads the labels of this node's pods, and which GPU the device of a claim
+// is. An agent that cannot ask the API server says so and does the rest.
+func nodeSource(cfg *config.Config, log *slog.Logger) *kube.NodeSource {
+	k := &cfg.Kubernetes
+	client, err := kube.New(kube.Config{Kubeconfig: k.Kubeconfig, UserAgent: apiUserAgent("agent"), Timeout: apiTimeout})
+	return kube.NewNodeSource(kube.NodeSourceConfig{Client: client, Err: err, Node: cfg.Node, Labels: k.PodLabels, Slices: k.ResourceSlices,
+		Keep: time.Duration(k.Keep), Log: log.With("component", kube.NodeSourceName)})
 }
 
 // userKey reads the key with which users are hashed; nil if they are not.

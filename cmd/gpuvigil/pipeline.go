@@ -18,6 +18,7 @@ import (
 	"gpuvigil/collector/host"
 	"gpuvigil/collector/inventory"
 	"gpuvigil/collector/kernellog"
+	"gpuvigil/collector/kube"
 	"gpuvigil/collector/movement"
 	"gpuvigil/collector/owner"
 	"gpuvigil/collector/scrape"
@@ -40,6 +41,7 @@ type pipeline struct {
 	logs      *kernellog.Source  // nil in a demo
 	movement  *movement.Movement // nil in a demo, and where it is off
 	kubelet   *owner.Kubelet     // nil in a demo, and where it is not asked
+	labels    *kube.NodeSource   // nil in a demo, and where the API server is not asked
 	inventory *inventory.Source  // nil in a demo
 	textfile  *textfile.Source   // nil in a demo, and without a directory
 	exporter  *scrape.GPUs       // nil where GPUs do not come from a page
@@ -151,6 +153,12 @@ func (p *pipeline) inherit(old *pipeline) error {
 func (p *pipeline) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.outbox.Run(ctx) })
+	if p.labels != nil {
+		group.Go(func() error {
+			p.labels.Run(ctx)
+			return nil
+		})
+	}
 	group.Go(func() error { return p.sampler.Run(ctx, p.observe) })
 	err := group.Wait()
 	if p.logs != nil {

@@ -14,6 +14,9 @@ func (d *decoder) workload(w *collector.Workload, v vector) {
 	if !d.done() {
 		w.Quality = list(d, func(f *collector.Figure) { f.Name, f.Value = d.str(), d.float() })
 	}
+	if !d.done() {
+		w.Labels = list(d, func(l *collector.Label) { l.Name, l.Value = d.str(), d.str() })
+	}
 }
 
 func (d *decoder) port(i *collector.Interface, v vector) {

@@ -26,6 +26,11 @@ func (e *encoder) workload(w *collector.Workload) {
 		e.str(f.Name)
 		e.float(f.Value)
 	}
+	e.list(len(w.Labels))
+	for _, l := range w.Labels {
+		e.str(l.Name)
+		e.str(l.Value)
+	}
 }
 
 func (e *encoder) port(i *collector.Interface) {

@@ -114,7 +114,7 @@ func fullPart() *collector.Part {
 			Component: "driver", Owner: owner, From: "a", To: "b", Text: "fallen off the bus"}},
 		Workloads: []collector.Workload{{Owner: owner, CostCenter: "4711", Sensitivity: "secret", Stage: "training", Critical: true,
 			Containers: []string{"main", "side"}, Caveats: []collector.Caveat{{Fact: "network", Reason: "host_network"}},
-			Quality: []collector.Figure{{Name: "accuracy", Value: 0.75}}, Readings: readings(rng, metric.Workload)}, {}},
+			Quality: []collector.Figure{{Name: "accuracy", Value: 0.75}}, Labels: []collector.Label{{Name: "app", Value: "x"}}, Readings: readings(rng, metric.Workload)}, {}},
 		Interfaces: []collector.Interface{{Device: "mlx5_0", Port: 1, LinkLayer: "InfiniBand", State: "ACTIVE", PhysicalState: "LinkUp",
 			Readings: readings(rng, metric.Interface)}},
 		Attributions: []collector.Attribution{{PID: 4711, Start: 1 << 40, Owner: owner, Container: "main"}},
@@ -168,7 +168,7 @@ func randomPart(rng *rand.Rand) *collector.Part {
 	for range rng.IntN(3) {
 		p.Workloads = append(p.Workloads, collector.Workload{Owner: g.owner(), CostCenter: g.text(), Sensitivity: g.text(), Stage: g.text(),
 			Critical: g.bool(), Readings: g.readings(metric.Workload), Caveats: []collector.Caveat{{Fact: g.text(), Reason: g.text()}},
-			Quality: []collector.Figure{{Name: g.text(), Value: 0.5}}})
+			Labels: []collector.Label{{Name: g.text(), Value: g.text()}}, Quality: []collector.Figure{{Name: g.text(), Value: 0.5}}})
 		p.Interfaces = append(p.Interfaces, collector.Interface{Device: g.text(), Port: g.int(), LinkLayer: g.text(), State: g.text(),
 			PhysicalState: g.text(), Readings: g.readings(metric.Interface)})
 		p.Attributions = append(p.Attributions, collector.Attribution{PID: g.int(), Start: rng.Uint64(), Owner: g.owner(), Container: g.text()})

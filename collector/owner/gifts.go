@@ -59,19 +59,28 @@ func (s *Source) fromKubelet(b board, part *collector.Part, now time.Time) []gif
 			continue
 		}
 		container := text.Clean(g.container, maxName)
-		id.namespace, id.pod = g.namespace, g.pod
+		s.learnPod(id, g.namespace, g.pod)
 		id.containers.add(container)
 		a := collector.Allocation{Container: container, Resource: text.Clean(g.resource, maxName), Shares: g.count, Source: KubeletName}
-		out = append(out, placed(id, a, b.spotsOf(g))...)
+		out = append(out, placed(id, a, s.spotsOf(b, g))...)
 	}
 	return out
 }
 
-func (b board) spotsOf(g grant) []spot {
-	if g.claimed {
+// spotsOf returns what the kubelet gave. Of a claim's device only the API server knows
+// which one it is.
+func (s *Source) spotsOf(b board, g grant) []spot {
+	if !g.claimed {
+		return b.spots(g.device)
+	}
+	if s.cfg.Device == nil {
 		return nil
 	}
-	return b.spots(g.device)
+	uuid := s.cfg.Device(g.pool, g.claim)
+	if strings.HasPrefix(uuid, "MIG-") {
+		return b.spots(device{mig: uuid, minor: -1, gi: -1, ci: -1})
+	}
+	return b.spots(device{uuid: uuid, minor: -1, gi: -1, ci: -1})
 }
 
 func (s *Source) fromJobs(b board, part *collector.Part, now time.Time) []gift {

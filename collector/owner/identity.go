@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/internal/text"
 )
 
 const (
@@ -15,6 +16,7 @@ const (
 	remember = 15 * time.Minute
 	// maxIdentities bounds what is kept of owners.
 	maxIdentities = 4096
+	maxLabelValue = 128
 	maxNames      = 64 // containers, services, users of one owner
 )
 
@@ -43,6 +45,7 @@ type identity struct {
 	services           set
 	containers         set
 	labels             map[string]string
+	shown              map[string]string // of labels, those that are exported
 	seen               time.Time
 }
 
@@ -110,6 +113,9 @@ func (r *Rule) fits(id *identity) bool {
 // rule that fits and says something about it.
 func describe(id *identity, rules []Rule) collector.Workload {
 	w := collector.Workload{Owner: collector.Owner{Kind: id.kind, ID: id.id}, Containers: slices.Sorted(maps.Keys(id.containers))}
+	for _, name := range slices.Sorted(maps.Keys(id.shown)) {
+		w.Labels = append(w.Labels, collector.Label{Name: name, Value: text.Clean(id.shown[name], maxLabelValue)})
+	}
 	var critical *bool
 	first := func(field *string, value string) {
 		if *field == "" {

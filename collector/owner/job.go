@@ -59,3 +59,15 @@ func (j *Jobs) Describe(job Job) (collector.Workload, string) {
 	}
 	return describe(id, j.rules), shown
 }
+
+// Pod is what the API server says of a pod.
+type Pod struct {
+	Namespace, Name string
+	Labels          map[string]string
+}
+
+// DescribePod returns the pod's workload.
+func (j *Jobs) DescribePod(p Pod) collector.Workload {
+	id := &identity{key: key{kindPod, p.Namespace + "/" + p.Name}, namespace: p.Namespace, pod: p.Name, labels: p.Labels}
+	return describe(id, j.rules)
+}

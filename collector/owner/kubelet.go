@@ -57,8 +57,9 @@ type grant struct {
 	namespace, pod, container string
 	resource                  string
 	device                    device
-	claimed                   bool // by a claim (DRA), which names no device that is known here
-	count                     int  // of shares of the device; 0: all of it
+	claimed                   bool   // by a claim (DRA), which names no device that is known here
+	pool, claim               string // what its driver calls the claim's device, and its pool
+	count                     int    // of shares of the device; 0: all of it
 }
 
 // NewKubelet returns a source that asks the kubelet whose socket is in the directory.
@@ -186,7 +187,7 @@ const gpuDriver = "gpu.nvidia.com"
 
 // claimsOf has the claims. An answer names the device of a claim as the driver in the
 // cluster does, in a pool, and gives no uuid: that is in a ResourceSlice of the API
-// server, which is not asked.
+// server, which is asked only if the configuration says so.
 func claimsOf(c *podresources.ContainerResources, g grant) []grant {
 	var out []grant
 	for _, d := range c.GetDynamicResources() {
@@ -194,6 +195,7 @@ func claimsOf(c *podresources.ContainerResources, g grant) []grant {
 			if r.GetDriverName() != gpuDriver {
 				continue
 			}
+			g.pool, g.claim = r.GetPoolName(), r.GetDeviceName()
 			g.resource, g.claimed = gpuDriver+"/"+r.GetPoolName()+"/"+r.GetDeviceName(), true
 			if r.ShareId != nil {
 				g.count = 1

@@ -45,6 +45,12 @@ type Config struct {
 	Kubelet     *Kubelet      // nil: it is not asked
 	KubeletKeep time.Duration // how long its last answer stands when it does not answer
 
+	// PodLabels returns the labels of a pod that may be shown, nil if it is not known.
+	// Device returns the uuid of a claim's device, empty if it is not known. Both may be
+	// nil: the API server is not asked.
+	PodLabels func(namespace, name string) map[string]string
+	Device    func(pool, device string) string
+
 	JobMapping string // folder of dcgm-exporter's form
 	JobDetails string // folder with a file for each job
 
@@ -253,7 +259,7 @@ func (s *Source) identify(p place, now time.Time) (*identity, string, error) {
 		return nil, "", nil
 	}
 	if pod.name != "" {
-		id.namespace, id.pod = pod.namespace, pod.name
+		s.learnPod(id, pod.namespace, pod.name)
 	}
 	if docker.name != "" {
 		id.labels = docker.labels
@@ -275,6 +281,18 @@ func (s *Source) learn(id *identity, p place, now time.Time) {
 	}
 	if p.job != "" {
 		s.learnJob(id, p.job, now)
+	}
+}
+
+// learnPod adds what is known of the owner's pod.
+func (s *Source) learnPod(id *identity, namespace, name string) {
+	id.namespace, id.pod = namespace, name
+	if s.cfg.PodLabels == nil {
+		return
+	}
+	if labels := s.cfg.PodLabels(namespace, name); labels != nil {
+		id.labels = labels
+		id.shown = labels
 	}
 }
 

@@ -1,13 +1,33 @@
 package config
 
 import (
+	"fmt"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"time"
 )
 
-// Fleet is the one role of a cluster that asks its scheduler. Agents do not read it.
+// Fleet is the one role of a cluster that asks its schedulers. Agents do not read it.
 type Fleet struct {
-	Slurm FleetSlurm `yaml:"slurm"`
+	Slurm      FleetSlurm      `yaml:"slurm"`
+	Kubernetes FleetKubernetes `yaml:"kubernetes"`
+}
+
+// FleetKubernetes says what of a cluster's API server is read.
+type FleetKubernetes struct {
+	Enabled    bool     `yaml:"enabled"`
+	Kubeconfig string   `yaml:"kubeconfig"`  // file; empty: the service account of the pod
+	PoolLabels []string `yaml:"pool_labels"` // of nodes, the first that a node has names its pool; empty: those of the known clouds
+	Timeout    Duration `yaml:"timeout"`     // of one page of a list
+	Keep       Duration `yaml:"keep"`        // how long what was read stands while it cannot be read
+
+	Claims      bool   `yaml:"resource_claims"` // DRA
+	Kueue       bool   `yaml:"kueue"`
+	KueuePage   string `yaml:"kueue_metrics_url"`
+	Volcano     bool   `yaml:"volcano"`
+	Ray         bool   `yaml:"ray"`
+	Autoscalers bool   `yaml:"autoscalers"` // HorizontalPodAutoscaler and KEDA
 }
 
 // FleetSlurm says how Slurm's controller is asked: through slurmrestd, or through its
@@ -24,13 +44,18 @@ type FleetSlurm struct {
 }
 
 func defaultFleet() Fleet {
-	return Fleet{FleetSlurm{Interval: Duration(time.Minute), Timeout: Duration(30 * time.Second)}}
+	return Fleet{
+		FleetSlurm{Interval: Duration(time.Minute), Timeout: Duration(30 * time.Second)},
+		FleetKubernetes{Timeout: Duration(30 * time.Second), Keep: Duration(5 * time.Minute),
+			Claims: true, Kueue: true, Volcano: true, Ray: true, Autoscalers: true},
+	}
 }
 
 // Given reports whether there is a Slurm to ask.
 func (s *FleetSlurm) Given() bool { return s.URL != "" || s.Squeue != "" }
 
 func (f *Fleet) check(fail func(key, format string, args ...any)) {
+	f.Kubernetes.check(fail)
 	s := &f.Slurm
 	const key = "fleet.slurm"
 	checkURL(s.URL, key+".slurmrestd_url", false, fail)
@@ -56,5 +81,48 @@ func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	}
 	if time.Duration(s.Timeout) < time.Second || s.Timeout > s.Interval {
 		fail(key+".timeout", "found %s, allowed: from 1s to fleet.slurm.interval", s.Timeout)
+	}
+}
+
+// maxLabelKey is what Kubernetes allows: a prefix of 253 letters, a slash and 63 more.
+const maxLabelKey = 253 + 1 + 63
+
+var labelKey = regexp.MustCompile(`^(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+func checkLabels(labels []string, most int, key string, fail func(key, format string, args ...any)) {
+	if len(labels) > most {
+		fail(key, "found %d labels, allowed: at most %d", len(labels), most)
+	}
+	for i, l := range labels {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		switch {
+		case len(l) > maxLabelKey || !labelKey.MatchString(l):
+			fail(at, "found %q, allowed: the key of a label, such as app or app.kubernetes.io/name", clean(l))
+		case slices.Contains(labels[:i], l):
+			fail(at, "found %q a second time", clean(l))
+		}
+	}
+}
+
+func checkPath(path, key string, fail func(key, format string, args ...any)) {
+	if path != "" && !filepath.IsAbs(path) {
+		fail(key, "found %q, allowed: a path that begins with /, or \"\"", clean(path))
+	}
+}
+
+func (k *FleetKubernetes) check(fail func(key, format string, args ...any)) {
+	const key = "fleet.kubernetes"
+	checkPath(k.Kubeconfig, key+".kubeconfig", fail)
+	checkLabels(k.PoolLabels, 16, key+".pool_labels", fail)
+	if d := time.Duration(k.Timeout); d < time.Second || d > 5*time.Minute {
+		fail(key+".timeout", "found %s, allowed: from 1s to 5m", k.Timeout)
+	}
+	if d := time.Duration(k.Keep); d < time.Minute || d > 24*time.Hour {
+		fail(key+".keep", "found %s, allowed: from 1m to 1d", k.Keep)
+	}
+	checkURL(k.KueuePage, key+".kueue_metrics_url", false, fail)
+	checkTarget(k.KueuePage, key+".kueue_metrics_url", fail)
+	if k.KueuePage != "" && !k.Kueue {
+		fail(key+".kueue_metrics_url", "must be given with kueue: true, and only then")
 	}
 }

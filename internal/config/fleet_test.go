@@ -34,3 +34,29 @@ func TestFleet(t *testing.T) {
 		}
 	}
 }
+
+func TestFleetOfKubernetes(t *testing.T) {
+	c, err := Parse("c.yml", []byte("fleet: {kubernetes: {enabled: true, pool_labels: [pool, example.com/pool], kueue_metrics_url: 'http://kueue:8080/metrics'}}\nkubernetes: {pod_labels: [app, app.kubernetes.io/name]}"))
+	if err != nil || !c.Fleet.Kubernetes.Enabled || !c.Fleet.Kubernetes.Kueue || !c.Kubernetes.AsksAPI() {
+		t.Errorf("kubernetes: %+v, error %v", c, err)
+	}
+	for text, want := range map[string]string{
+		"fleet: {kubernetes: {kubeconfig: config}}":                           "begins with /",
+		"fleet: {kubernetes: {pool_labels: [a b]}}":                           "the key of a label",
+		"fleet: {kubernetes: {pool_labels: [a, a]}}":                          "second time",
+		"fleet: {kubernetes: {timeout: 10m}}":                                 "from 1s to 5m",
+		"fleet: {kubernetes: {keep: 1s}}":                                     "from 1m to 1d",
+		"fleet: {kubernetes: {kueue_metrics_url: 'http://me:hunter2@a/'}}":    "user or password",
+		"fleet: {kubernetes: {kueue_metrics_url: 'http://169.254.169.254/'}}": "link-local",
+		"fleet: {kubernetes: {kueue: false, kueue_metrics_url: 'http://a/'}}": "kueue: true",
+		"fleet: {kubernetes: {volcan: true}}":                                 "c.yml:1: fleet.kubernetes.volcan: unknown key",
+		"kubernetes: {pod_labels: [../x]}":                                    "kubernetes.pod_labels[0]",
+		"kubernetes: {pod_labels: [a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q]}":       "at most 16",
+		"kubernetes: {pod_labels: [app]}\nowners: {enabled: false}":           "said of owners",
+	} {
+		_, err := Parse("c.yml", []byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: error %v, want one that says %q and shows no secret", text, err, want)
+		}
+	}
+}

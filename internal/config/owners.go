@@ -44,7 +44,7 @@ type OwnerRule struct {
 	User      Pattern            `yaml:"user"`    // uid or name on the node; not one within a container
 	Account   Pattern            `yaml:"account"` // of Slurm, where slurm.job_details is written
 	Partition Pattern            `yaml:"partition"`
-	Label     map[string]Pattern `yaml:"label"` // of a Docker container, where owners.docker may be read
+	Label     map[string]Pattern `yaml:"label"` // of a pod, where kubernetes.pod_labels has it, or of a Docker container, where owners.docker may be read
 
 	Team        string `yaml:"team"`
 	CostCenter  string `yaml:"cost_center"`
@@ -58,7 +58,17 @@ type Kubernetes struct {
 	PodResources string   `yaml:"pod_resources"` // directory of its socket; empty: it is not asked
 	Interval     Duration `yaml:"interval"`
 	Keep         Duration `yaml:"keep"` // how long its last answer stands when it does not answer
+
+	PodLabels      []string `yaml:"pod_labels"`      // labels of this node's pods that are read from the API server; empty: it is not asked for pods
+	ResourceSlices bool     `yaml:"resource_slices"` // read there which GPU a claim's device is (DRA)
+	Kubeconfig     string   `yaml:"kubeconfig"`      // file for both; empty: the service account of the pod
 }
+
+// AsksAPI reports whether the agent asks the API server.
+func (k *Kubernetes) AsksAPI() bool { return len(k.PodLabels) > 0 || k.ResourceSlices }
+
+// maxPodLabels bounds the labels of pods that are series.
+const maxPodLabels = 16
 
 // Slurm says where the prolog leaves what it knows. Slurm's controller is not asked.
 type Slurm struct {
@@ -143,6 +153,11 @@ func (c *Config) checkOwners(fail func(key, format string, args ...any)) {
 	}
 	if c.Kubernetes.Keep < c.Kubernetes.Interval || time.Duration(c.Kubernetes.Keep) > 24*time.Hour {
 		fail("kubernetes.keep", "found %s, allowed: from kubernetes.interval to 1d", c.Kubernetes.Keep)
+	}
+	checkLabels(c.Kubernetes.PodLabels, maxPodLabels, "kubernetes.pod_labels", fail)
+	checkPath(c.Kubernetes.Kubeconfig, "kubernetes.kubeconfig", fail)
+	if c.Kubernetes.AsksAPI() && !c.Owners.Enabled {
+		fail("kubernetes", "found pod_labels or resource_slices with owners.enabled: false: they are said of owners")
 	}
 	for i, r := range c.Owners.Mapping {
 		r.check(fmt.Sprintf("owners.mapping[%d]", i), fail)

@@ -71,12 +71,12 @@ func newTest(t *testing.T, a *slurm.Answer, names bool) *Fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Config{
-		Latest: func() *slurm.Answer { return a }, Owners: jobs, JobNames: names, Log: slog.New(slog.DiscardHandler),
-		Health: func() slurm.Health {
-			return slurm.Health{Up: true, Last: now.Add(-20 * time.Second), Good: 3, Failed: 1, Unreadable: 2}
-		},
-	})
+	health := func() slurm.Health {
+		return slurm.Health{Up: true, Last: now.Add(-20 * time.Second), Good: 3, Failed: 1, Unreadable: 2}
+	}
+	f := New(Config{Schedulers: []Scheduler{Slurm(func() *slurm.Answer { return a }, health, jobs, names)}, Log: slog.New(slog.DiscardHandler)})
+	f.loaded.Store(now.Unix())
+	return f
 }
 
 func TestPage(t *testing.T) {
@@ -92,26 +92,29 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		`vigil_job_info{owner_kind="job",owner="slurm/7",array="5_7",user="1000",account="proj1",partition="gpu",qos="normal",name="",team="nlp"} 1`,
 		`vigil_job_gpus{owner_kind="job",owner="slurm/7"} 8`,
-		`vigil_queue_jobs{queue="gpu",state="waiting"} 5`, // 20, 21, and of the array what its limit lets start beside 5_7
-		`vigil_queue_gpus{queue="gpu",state="waiting"} 9`,
-		`vigil_queue_jobs{queue="gpu",state="limited"} 19`,
-		`vigil_queue_gpus{queue="gpu",state="running"} 8`,
-		`vigil_queue_jobs{queue="gpu",state="unavailable"} 2`,
-		`vigil_queue_gpus{queue="gpu",state="suspended"} 2`,
-		`vigil_queue_wait_longest_seconds{queue="gpu"} 3600`,
-		`vigil_queue_wait_typical_seconds{queue="gpu"} 1800`,
-		`vigil_queue_capacity_gpus{queue="gpu",state="used"} 8`,
-		`vigil_queue_capacity_gpus{queue="gpu",state="free"} 2`,
-		`vigil_queue_capacity_gpus{queue="gpu",state="drained"} 6`,
-		`vigil_queue_capacity_gpus{queue="gpu",state="unknown"} 4`,
-		`vigil_slurm_answer_age_seconds 20`,
+		`vigil_queue_jobs{scheduler="slurm",queue="gpu",state="waiting"} 5`, // 20, 21, and of the array what its limit lets start beside 5_7
+		`vigil_queue_gpus{scheduler="slurm",queue="gpu",state="waiting"} 9`,
+		`vigil_queue_jobs{scheduler="slurm",queue="gpu",state="limited"} 19`,
+		`vigil_queue_gpus{scheduler="slurm",queue="gpu",state="running"} 8`,
+		`vigil_queue_jobs{scheduler="slurm",queue="gpu",state="unavailable"} 2`,
+		`vigil_queue_gpus{scheduler="slurm",queue="gpu",state="suspended"} 2`,
+		`vigil_waiting_gpus{scheduler="slurm",queue="gpu",account="proj1",team="nlp",reason="resources"} 7`,
+		`vigil_waiting_jobs{scheduler="slurm",queue="gpu",account="proj1",team="nlp",reason="priority"} 1`,
+		`vigil_pool_nodes{scheduler="slurm",pool="gpu",state="cordoned"} 1`,
+		`vigil_queue_wait_longest_seconds{scheduler="slurm",queue="gpu"} 3600`,
+		`vigil_queue_wait_typical_seconds{scheduler="slurm",queue="gpu"} 1800`,
+		`vigil_pool_capacity_gpus{scheduler="slurm",pool="gpu",state="used"} 8`,
+		`vigil_pool_capacity_gpus{scheduler="slurm",pool="gpu",state="free"} 2`,
+		`vigil_pool_capacity_gpus{scheduler="slurm",pool="gpu",state="drained"} 6`,
+		`vigil_pool_capacity_gpus{scheduler="slurm",pool="gpu",state="unknown"} 4`,
+		`vigil_scheduler_answer_age_seconds{scheduler="slurm"} 20`,
 	} {
 		if !strings.Contains(page, want+"\n") {
 			t.Errorf("the page does not say %s", want)
 		}
 	}
 	for _, state := range []string{"dependent", "scheduled", "other"} {
-		if !strings.Contains(page, fmt.Sprintf("vigil_queue_jobs{queue=\"gpu\",state=%q} 1\n", state)) {
+		if !strings.Contains(page, fmt.Sprintf("vigil_queue_jobs{scheduler=\"slurm\",queue=\"gpu\",state=%q} 1\n", state)) {
 			t.Errorf("no job is %s", state)
 		}
 	}
@@ -143,7 +146,7 @@ func TestWithoutAnAnswer(t *testing.T) {
 		f.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		return w.Code, w.Body.String()
 	}
-	if code, page := get("/metrics"); code != 200 || strings.Contains(page, "vigil_queue") || !strings.Contains(page, "vigil_slurm_up") {
+	if code, page := get("/metrics"); code != 200 || strings.Contains(page, "vigil_queue") || !strings.Contains(page, "vigil_scheduler_up") {
 		t.Errorf("/metrics: %d\n%s", code, page)
 	}
 	if code, _ := get("/-/ready"); code != 503 {

@@ -1,19 +1,41 @@
 package metric
 
-// QueueState is what becomes of jobs in a queue: running has its GPUs; suspended has
-// them and does not run; waiting waits for GPUs alone; the rest waits for what more
-// GPUs would not give it: limited by a quota or throttle, dependent on another job,
-// scheduled for later or held, unavailable because what it asks for is not there,
-// other reasons.
-var QueueState = &Dimension{Label: "state", Values: []string{"running", "suspended", "waiting", "limited", "dependent", "scheduled", "unavailable", "other"}}
+// QueueState is what becomes of jobs in a queue: running has its GPUs; starting has
+// them and does not run yet; suspended has them and does not run; waiting waits for
+// GPUs alone; the rest waits for what more GPUs would not give it: limited by a quota
+// or throttle, dependent on another job, scheduled for later or held, unavailable
+// because what it asks for beside GPUs is not there, other reasons.
+var QueueState = &Dimension{Label: "state", Values: []string{"running", "starting", "suspended", "waiting", "limited", "dependent", "scheduled", "unavailable", "other"}}
 
-// CapacityState is what the GPUs of a queue's nodes can be used for.
-var CapacityState = &Dimension{Label: "state", Values: []string{"used", "free", "drained", "reserved", "booting", "powered_down", "down", "unknown"}}
+// CapacityState is what the GPUs of a pool's nodes can be used for.
+var CapacityState = &Dimension{Label: "state", Values: []string{"used", "free", "drained", "tainted", "reserved", "booting", "powered_down", "down", "unknown"}}
+
+// NodeState is how a node is: cordoned takes no new work and still has some, drained has
+// none left; tainted keeps away what does not tolerate it.
+var NodeState = &Dimension{Label: "state", Values: []string{"usable", "cordoned", "drained", "tainted", "reserved", "booting", "powered_down", "down", "unknown"}}
+
+// FreeCause is why a free GPU is not used: fits (nothing keeps those that wait from it:
+// they are about to start, or others come first), no_demand (nobody waits), or what
+// keeps the one that comes closest: fragmented (fewer are free on the node than one pod
+// asks for), cpu, memory or pods of the node are used up, topology (affinity, spread,
+// volumes), wrong_mig_profile, wrong_model, selector (another label of the node),
+// tainted, cordoned, not_ready.
+var FreeCause = &Dimension{Label: "cause", Values: []string{"fits", "no_demand", "fragmented", "cpu", "memory", "pods", "topology",
+	"wrong_mig_profile", "wrong_model", "selector", "tainted", "cordoned", "not_ready"}}
 
 // CallOutcome is how a question ended.
 var CallOutcome = &Dimension{Label: "outcome", Values: []string{"answered", "failed"}}
 
-// Rows of the one cluster role: what Slurm says.
+// The closed dimensions of queues with a scheduler of their own, and of autoscalers.
+var (
+	WorkloadState   = &Dimension{Label: "state", Values: []string{"pending", "inadmissible", "inqueue", "admitted"}}
+	QuotaState      = &Dimension{Label: "state", Values: []string{"limit", "used"}}
+	ReplicaState    = &Dimension{Label: "state", Values: []string{"current", "desired", "min", "max"}}
+	ScalerCondition = &Dimension{Label: "condition", Values: []string{"blind", "at_maximum", "metric_unreadable", "paused"}}
+	ReaderStates    = &Dimension{Label: "state", Values: []string{"waiting", "up", "missing", "forbidden", "failing"}}
+)
+
+// Rows of the one cluster role: what schedulers say.
 var (
 	JobInfo = row(Def{Entity: Job, Kind: Info, Name: "vigil_job_info", Labels: []string{"array", "user", "account", "partition", "qos", "name", "team"},
 		Help: "A job that has GPUs, with what Slurm says of it and the team that the mapping gives it; always 1. Join on owner_kind and owner with the agents' series of owners. array is the id as squeue shows it; user is as owners.users says; name is there with fleet.slurm.job_names only."})
@@ -21,22 +43,57 @@ var (
 		Help: "GPUs that Slurm gave the job, on all of its nodes; a MIG instance counts as one."})
 
 	QueueJobs = row(Def{Entity: Queue, Name: "vigil_queue_jobs", Dim: QueueState,
-		Help: "Jobs of the queue that have or ask for GPUs; a pending array is as many as its tasks, a job that may run in several partitions is in the first. Only waiting, for Slurm's reasons Resources and Priority, is waiting for GPUs."})
+		Help: "Jobs (of Slurm) or pods of the queue that have or ask for GPUs; a pending array is as many as its tasks, a job that may run in several partitions is in the first, a workload that Kueue has not admitted is one. Only waiting is waiting for GPUs."})
 	QueueGPUs = row(Def{Entity: Queue, Name: "vigil_queue_gpus", Dim: QueueState,
-		Help: "GPUs that those jobs have or ask for."})
+		Help: "GPUs that those jobs or pods have or ask for; a MIG instance or a share counts as one."})
 	QueueLongest = row(Def{Entity: Queue, Name: "vigil_queue_wait_longest_seconds",
-		Help: "How long the job has waited that of those waiting for GPUs has waited longest, since it could have run. Absent while none waits."})
+		Help: "How long the job or pod has waited that of those waiting for GPUs has waited longest, since it could have run. Absent while none waits."})
 	QueueTypical = row(Def{Entity: Queue, Name: "vigil_queue_wait_typical_seconds",
 		Help: "The median of how long those have waited that wait for GPUs. Absent while none waits."})
-	QueueCapacity = row(Def{Entity: Queue, Name: "vigil_queue_capacity_gpus", Dim: CapacityState,
-		Help: "GPUs of the queue's nodes as Slurm counts them. A node of several queues is in each, so do not sum over queues."})
+	QueueWorkloads = row(Def{Entity: Queue, Name: "vigil_queue_workloads", Dim: WorkloadState,
+		Help: "Workloads (Kueue) or pod groups (Volcano) of the queue as its own scheduler counts them, with or without GPUs. Of what is pending, inadmissible could not be admitted even alone; only Kueue's page of metrics tells it. inqueue is Volcano's."})
+	QueueQuota = row(Def{Entity: Queue, Name: "vigil_queue_quota_gpus", Dim: QuotaState,
+		Help: "GPUs that the queue's quota allows, and what of it is used, as Kueue (a ClusterQueue) or Volcano says. Absent where there is no quota of GPUs."})
 
-	SlurmUp = row(Def{Entity: Fleet, Max: 1, Name: "vigil_slurm_up",
-		Help: "1 while Slurm's last answer was a good one."})
-	SlurmAge = row(Def{Entity: Fleet, Name: "vigil_slurm_answer_age_seconds",
-		Help: "Age of Slurm's last good answer. After three intervals what it said is not shown any more."})
-	SlurmCalls = row(Def{Entity: Fleet, Kind: Counter, Name: "vigil_slurm_calls_total", Dim: CallOutcome,
-		Help: "Times that Slurm was asked, for jobs and nodes together, since the role was started."})
-	SlurmUnreadable = row(Def{Entity: Fleet, Kind: Counter, Name: "vigil_slurm_unreadable_rows_total",
-		Help: "Jobs and nodes in Slurm's answers that could not be read and are left out."})
+	WaitingJobs = row(Def{Entity: Waiting, Name: "vigil_waiting_jobs",
+		Help: "Jobs or pods that wait for GPUs, by queue, account (Slurm's account, Kubernetes' namespace), team and reason: Slurm's resources and priority; in Kubernetes no_free_gpu, what keeps it from free ones as in vigil_pool_free_gpus, or not_tried where too many want something else."})
+	WaitingGPUs = row(Def{Entity: Waiting, Name: "vigil_waiting_gpus",
+		Help: "GPUs that those ask for."})
+
+	PoolInfo = row(Def{Entity: Pool, Kind: Info, Name: "vigil_pool_info", Labels: []string{"model"},
+		Help: "A pool that has GPUs, with their model as the nodes' labels name it; always 1. A pool is Slurm's partition, or the nodes of Kubernetes with one value of the pool's label."})
+	PoolCapacity = row(Def{Entity: Pool, Name: "vigil_pool_capacity_gpus", Dim: CapacityState,
+		Help: "GPUs of the pool's nodes as the scheduler counts them: a MIG instance or a share is one. A node of several of Slurm's partitions is in each, so do not sum over those."})
+	PoolNodes = row(Def{Entity: Pool, Name: "vigil_pool_nodes", Dim: NodeState,
+		Help: "Nodes of the pool that have or should have GPUs. cordoned takes no new work and still has GPUs in use, drained has none in use."})
+	PoolFree = row(Def{Entity: Pool, Name: "vigil_pool_free_gpus", Dim: FreeCause,
+		Help: "Free GPUs of the pool by why they are not used, found by trying what waits on each node; told for Kubernetes. The causes sum to all that is free."})
+
+	ResourceAllocatable = row(Def{Entity: Resource, Name: "vigil_pool_allocatable_devices",
+		Help: "Devices that the pool's nodes offer, by resource: nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-…, and gpu.nvidia.com for what is given by claims (DRA)."})
+	ResourceRequested = row(Def{Entity: Resource, Name: "vigil_pool_requested_devices",
+		Help: "Devices that pods on the pool's nodes have asked for and were given. What waits has no node and is not in it."})
+
+	ScalerInfo = row(Def{Entity: Scaler, Kind: Info, Name: "vigil_autoscaler_info", Labels: []string{"target_kind", "target", "metrics"},
+		Help: "An autoscaler whose target's pods have GPUs, with what it scales on; always 1. kind is HorizontalPodAutoscaler, ScaledObject (KEDA) or RayCluster."})
+	ScalerReplicas = row(Def{Entity: Scaler, Name: "vigil_autoscaler_replicas", Dim: ReplicaState,
+		Help: "Replicas of its target that there are, that it wants, and its bounds."})
+	ScalerConditions = row(Def{Entity: Scaler, Max: 1, Name: "vigil_autoscaler_condition", Dim: ScalerCondition,
+		Help: "1 while it is so. blind: it scales on CPU or memory of pods that have GPUs, and on nothing else: it does not see that the GPUs are at their limit. at_maximum: it wants more than it may. metric_unreadable: it cannot read what it scales on."})
+
+	SchedulerUp = row(Def{Entity: Scheduler, Max: 1, Name: "vigil_scheduler_up",
+		Help: "1 while the scheduler's last answer was a good one."})
+	SchedulerAge = row(Def{Entity: Scheduler, Name: "vigil_scheduler_answer_age_seconds",
+		Help: "Age of what the scheduler said last. Slurm's answer stands for three intervals, Kubernetes' for fleet.kubernetes.keep; then it is not shown any more."})
+	SchedulerCalls = row(Def{Entity: Scheduler, Kind: Counter, Name: "vigil_scheduler_calls_total", Dim: CallOutcome,
+		Help: "Times that the scheduler was asked since the role was started: Slurm for jobs and nodes together, Kubernetes for a list or a watch."})
+	SchedulerUnreadable = row(Def{Entity: Scheduler, Kind: Counter, Name: "vigil_scheduler_unreadable_rows_total",
+		Help: "Jobs, nodes and objects in the scheduler's answers that could not be read, or were too large or too many, and are left out."})
+
+	ReaderState = row(Def{Entity: Reader, Max: 1, Name: "vigil_kubernetes_reader", Dim: ReaderStates,
+		Help: "1 for how reading a kind of objects goes: missing (the cluster does not have it) and forbidden (the account may not) cost only what it would tell."})
+	ReaderObjects = row(Def{Entity: Reader, Name: "vigil_kubernetes_objects",
+		Help: "Objects of the kind that are kept."})
+	ReaderBytes = row(Def{Entity: Reader, Kind: Counter, Name: "vigil_kubernetes_list_bytes_total",
+		Help: "Bytes of lists of the kind that were read, before compression."})
 )

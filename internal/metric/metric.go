@@ -58,8 +58,13 @@ const (
 	Finding   // what the detectors say
 	Option    // a GPU, in what only the configuration switches on; has no vector
 	Job       // a batch job of the cluster; told by the one cluster role
-	Queue     // a queue of the cluster; told by the one cluster role
-	Fleet     // the one cluster role itself
+	Queue     // a queue of the cluster; the rest is told by the one cluster role, too
+	Waiting   // who waits in a queue for GPUs, and for what reason
+	Pool      // nodes of a cluster that are alike
+	Resource  // one kind of device of a pool
+	Scaler    // an autoscaler of something that has GPUs
+	Scheduler // a scheduler that is asked
+	Reader    // a kind of objects that is read from the API server
 	entities
 )
 
@@ -81,11 +86,16 @@ var entityLabels = [entities][]string{
 	Finding:   {"rule", "severity", "subject", "cause"},
 	Option:    {"gpu", "uuid"},
 	Job:       {"owner_kind", "owner"},
-	Queue:     {"queue"},
-	Fleet:     {},
+	Queue:     {"scheduler", "queue"},
+	Waiting:   {"scheduler", "queue", "account", "team", "reason"},
+	Pool:      {"scheduler", "pool"},
+	Resource:  {"scheduler", "pool", "resource"},
+	Scaler:    {"kind", "namespace", "autoscaler"},
+	Scheduler: {"scheduler"},
+	Reader:    {"resource"},
 }
 
-var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "latency", "target", "xid", "link", "workload", "account", "interface", "source", "agent", "finding", "option", "job", "queue", "fleet"}
+var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "latency", "target", "xid", "link", "workload", "account", "interface", "source", "agent", "finding", "option", "job", "queue", "waiting", "pool", "resource", "scaler", "scheduler", "reader"}
 
 // String returns the entity's name in lower case.
 func (e Entity) String() string { return entityNames[e] }

@@ -31,6 +31,8 @@ var (
 	OwnerInfo = row(Def{Entity: Workload, Kind: Info, Tier: Slow, Name: "vigil_owner_info",
 		Labels: []string{"cost_center", "sensitivity", "stage", "critical"},
 		Help:   "An owner of what runs on the node's GPUs or was given one, with what the configuration says of it; always 1."})
+	OwnerLabel = row(Def{Entity: Workload, Kind: Info, Tier: Slow, Name: "vigil_owner_label_info", Labels: []string{"label", "value"},
+		Help: "A label of the owner's pod, of those that kubernetes.pod_labels names; always 1. Join on owner_kind and owner with one label chosen."})
 
 	OwnerReadFailures = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_owner_process_read_failures_total", Labels: []string{"reason"},
 		Help: "Looks at a process on a GPU that did not tell whose it is, by reason: vanished (it ended), reused (its pid is another's), denied, invalid. The process counts as unattributed."})

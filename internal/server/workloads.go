@@ -49,6 +49,9 @@ func (e *exposition) workloads(s *collector.Snapshot) {
 		for _, c := range w.Caveats {
 			e.one(metric.WorkloadCaveat, 1, kind, id, team, c.Fact, c.Reason)
 		}
+		for _, l := range w.Labels {
+			e.one(metric.OwnerLabel, 1, kind, id, team, l.Name, l.Value)
+		}
 	}
 }
 
@@ -92,8 +95,15 @@ type Workload struct {
 	Critical    bool            `json:"critical"`
 	Containers  []string        `json:"containers"`
 	Caveats     []Caveat        `json:"caveats"`
+	Labels      []Label         `json:"labels,omitempty"`
 	Quality     []Figure        `json:"quality"`
 	Readings    Readings        `json:"readings"`
+}
+
+// Label is a label of the owner's pod.
+type Label struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
 }
 
 // Figure is one number of a workload's quality, by the name that the workload gives it.
@@ -123,6 +133,7 @@ func workloadOf(w collector.Workload) Workload {
 		Owner: w.Owner, CostCenter: w.CostCenter, Sensitivity: w.Sensitivity, Stage: w.Stage, Critical: w.Critical,
 		Containers: orEmpty(w.Containers), Readings: readingsOf(metric.Workload, w.Readings),
 		Caveats: each(w.Caveats, func(c collector.Caveat) Caveat { return Caveat(c) }),
+		Labels:  each(w.Labels, func(l collector.Label) Label { return Label(l) }),
 		Quality: each(w.Quality, func(f collector.Figure) Figure { return Figure(f) }),
 	}
 }

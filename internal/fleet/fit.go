@@ -1,0 +1,293 @@
+package fleet
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuvigil/collector/kube"
+)
+
+// obstacle is what keeps a pod from a node. They are in the order in which they are
+// looked at: the larger, the closer the pod comes.
+type obstacle int
+
+const (
+	notReady obstacle = iota
+	cordoned
+	tainted
+	otherLabel
+	wrongModel
+	wrongProfile
+	noneFree
+	fragmented
+	noCPU
+	noMemory
+	noPods
+	topology
+	fits
+)
+
+var obstacleNames = [...]string{"not_ready", "cordoned", "tainted", "selector", "wrong_model", "wrong_mig_profile", "no_free_gpu",
+	"fragmented", "cpu", "memory", "pods", "topology", "fits"}
+
+func (o obstacle) String() string { return obstacleNames[o] }
+
+// want is pods that want the same and are kept from it for the same reason.
+type want struct {
+	pod  *kube.Pod
+	asks map[string]int
+	why  string // it waits; empty: not tried yet
+}
+
+// maxWants bounds the work: of too many kinds of pods those are left out that come last.
+const maxWants = 500
+
+// wanted are the pods that the scheduler found no node for, those alike as one.
+func (o *objects) wanted() []*want {
+	byShape := map[string]*want{}
+	o.wants = map[*kube.Pod]*want{}
+	var out []*want
+	// In an order of their own, so that of too many the same are tried each time.
+	pods := slices.SortedFunc(slices.Values(o.pods), func(a, b *kube.Pod) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.UID, b.UID))
+	})
+	for _, p := range pods {
+		if p.Node != "" || len(p.Gates) > 0 || p.Deleting || p.Ended() || p.Scheduled.Status != "False" {
+			continue
+		}
+		asks := o.asks(p)
+		if len(asks) == 0 {
+			continue
+		}
+		shape := shapeOf(p, asks)
+		if byShape[shape] == nil {
+			if len(out) >= maxWants {
+				continue
+			}
+			byShape[shape] = &want{pod: p, asks: asks}
+			out = append(out, byShape[shape])
+		}
+		o.wants[p] = byShape[shape]
+	}
+	return out
+}
+
+// shapeOf is the same for pods that fit on the same nodes.
+func shapeOf(p *kube.Pod, asks map[string]int) string {
+	key, err := json.Marshal(struct {
+		Asks     map[string]int
+		CPU, Mem int64
+		Selector map[string]string
+		Affinity []kube.Term
+		Tolerate []kube.Toleration
+		Topology bool
+	}{asks, p.Requests.CPU, p.Requests.Memory, p.Selector, p.Affinity, p.Tolerates, placed(p)})
+	if err != nil {
+		panic("BUG: plain data cannot be put into words: " + err.Error())
+	}
+	return string(key)
+}
+
+// placed reports whether the scheduler speaks of where the pod may be beside others.
+func placed(p *kube.Pod) bool {
+	message, _, _ := strings.Cut(p.Scheduled.Message, "preemption:")
+	for _, part := range []string{"pod affinity", "anti-affinity", "topology spread", "volume", "persistentvolumeclaim"} {
+		if strings.Contains(message, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// reason is why a pod waits: what keeps it from the node where it comes closest.
+func (o *objects) reason(p *kube.Pod, places []*place) string {
+	w := o.wants[p]
+	if w == nil {
+		return "not_tried" // there are too many that want something else
+	}
+	if w.why == "" {
+		w.why = closest(w, places).String()
+	}
+	return w.why
+}
+
+func closest(w *want, places []*place) obstacle {
+	best, found := noneFree, false
+	for _, at := range places {
+		if sum(at.have) == 0 {
+			continue
+		}
+		if ob := at.obstacle(w); !found || ob > best {
+			best, found = ob, true
+		}
+	}
+	return best
+}
+
+// cause is why free devices of a resource are not used: what keeps the pod away that
+// comes closest.
+func (p *place) cause(resource string, wanted []*want) string {
+	switch {
+	case p.node.Ready != "True":
+		return notReady.String()
+	case p.node.Unschedulable:
+		return cordoned.String()
+	case len(wanted) == 0:
+		return "no_demand"
+	}
+	best := notReady
+	for _, w := range wanted {
+		ob := p.obstacle(w)
+		if w.asks[resource] == 0 && ob >= noneFree {
+			ob = wrongModel // it wants another kind of device, of which this node may have, too
+			if isMIG(resource) || slices.ContainsFunc(keysOf(w.asks), isMIG) {
+				ob = wrongProfile
+			}
+		}
+		if ob == noneFree { // of another kind that it wants, too
+			ob = fragmented
+		}
+		best = max(best, ob)
+	}
+	return best.String()
+}
+
+func keysOf(m map[string]int) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+// obstacle is what keeps the pod from the node.
+func (p *place) obstacle(w *want) obstacle {
+	n := p.node
+	switch {
+	case n.Ready != "True":
+		return notReady
+	case n.Unschedulable:
+		return cordoned
+	case slices.ContainsFunc(n.Taints, func(t kube.Taint) bool { return keepsAway(t) && !tolerated(t, w.pod.Tolerates) }):
+		return tainted
+	}
+	if key, ok := mismatch(w.pod, n); !ok {
+		return labelObstacle(key)
+	}
+	return p.room(w)
+}
+
+// room is what the node has too little of.
+func (p *place) room(w *want) obstacle {
+	short := fits
+	for resource, count := range w.asks {
+		switch free := p.free(resource); {
+		case p.have[resource] == 0 && (isMIG(resource) || slices.ContainsFunc(keysOf(p.have), isMIG)):
+			short = min(short, wrongProfile)
+		case p.have[resource] == 0:
+			short = min(short, wrongModel)
+		case free == 0:
+			short = min(short, noneFree)
+		case free < count:
+			short = min(short, fragmented)
+		}
+	}
+	switch {
+	case short < fits:
+		return short
+	case p.cpu < w.pod.Requests.CPU:
+		return noCPU
+	case p.memory < w.pod.Requests.Memory:
+		return noMemory
+	case p.pods <= 0 && p.node.Allocatable.Pods > 0:
+		return noPods
+	case placed(w.pod):
+		return topology
+	}
+	return fits
+}
+
+func tolerated(t kube.Taint, by []kube.Toleration) bool {
+	return slices.ContainsFunc(by, func(o kube.Toleration) bool {
+		if o.Effect != "" && o.Effect != t.Effect {
+			return false
+		}
+		if o.Operator == "Exists" {
+			return o.Key == "" || o.Key == t.Key
+		}
+		return o.Key == t.Key && o.Value == t.Value
+	})
+}
+
+// labelObstacle is what it means that a node's label is another one.
+func labelObstacle(key string) obstacle {
+	switch {
+	case strings.HasPrefix(key, "nvidia.com/mig"):
+		return wrongProfile
+	case slices.Contains(modelLabels, key), strings.HasPrefix(key, "nvidia.com/gpu."), key == "node.kubernetes.io/instance-type":
+		return wrongModel
+	}
+	return otherLabel
+}
+
+// mismatch returns the first label of the node that is not what the pod wants.
+func mismatch(p *kube.Pod, n *kube.Node) (key string, ok bool) {
+	for k, v := range p.Selector {
+		if have, given := n.Labels[k]; !given || have != v {
+			return k, false
+		}
+	}
+	if len(p.Affinity) == 0 {
+		return "", true
+	}
+	for _, t := range p.Affinity {
+		bad := failing(t, n)
+		if bad == nil && len(t.Labels)+len(t.Fields) > 0 {
+			return "", true
+		}
+		if bad != nil && key == "" {
+			key = bad.Key
+		}
+	}
+	return key, false
+}
+
+// failing returns what of the term does not fit the node; nil if all does.
+func failing(t kube.Term, n *kube.Node) *kube.Expression {
+	for i := range t.Labels {
+		value, given := n.Labels[t.Labels[i].Key]
+		if !matches(&t.Labels[i], value, given) {
+			return &t.Labels[i]
+		}
+	}
+	for i := range t.Fields {
+		if t.Fields[i].Key != "metadata.name" || !matches(&t.Fields[i], n.Name, true) {
+			return &t.Fields[i]
+		}
+	}
+	return nil
+}
+
+func matches(e *kube.Expression, value string, given bool) bool {
+	switch e.Operator {
+	case "In":
+		return given && slices.Contains(e.Values, value)
+	case "NotIn":
+		return !given || !slices.Contains(e.Values, value)
+	case "Exists":
+		return given
+	case "DoesNotExist":
+		return !given
+	case "Gt", "Lt":
+		if len(e.Values) != 1 || !given {
+			return false
+		}
+		have, err := strconv.ParseInt(value, 10, 64)
+		bound, bad := strconv.ParseInt(e.Values[0], 10, 64)
+		return err == nil && bad == nil && (e.Operator == "Gt" && have > bound || e.Operator == "Lt" && have < bound)
+	}
+	return false
+}
