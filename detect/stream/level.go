@@ -15,7 +15,6 @@ const (
 	longShift                //
 	sustained                // the least sample of some minutes and the level of a day
 	longSustained            // the same for an hour or more
-	meanShift                // the mean of an hour or more and the level of a day
 	beyond                   // the sample and the ends of what has been seen
 	repeated                 // how often there have been such residuals lately
 	seasonal                 // the sample and what is usual at this time of day or week
@@ -24,6 +23,7 @@ const (
 
 const (
 	seasonalMean    = pairedEnd + iota // the same over some samples, both sides
+	change                             // the sample and the one before, both sides
 	quiet                              // how much calmer the series is than usual
 	stuck                              // for how long a value away from the lower end has not changed at all
 	afterLast                          // how rare the level is after the last one
@@ -48,7 +48,6 @@ type levelLaw struct {
 	short, long          [3]float64
 	base                 float64    // memory of the level of a day
 	windows              [2]float64 // of sustained and longSustained
-	window               float64    // of meanShift
 	calm, usual          float64    // memory of the deviation now, and as it usually is
 	ends                 float64    // memory of the lowest and highest value
 	burst, repeats       float64    // memory of how much evidence there has been, of all and of slowResidual
@@ -195,6 +194,7 @@ func (l *Level) observe(at time.Time, x float64) {
 
 	pair(fastResidual, x-l.fast)
 	pair(slowResidual, x-l.slow)
+	v[change] = math.Abs(x - l.x)
 	deviation := math.Abs(x - l.slow)
 	move(&l.calm, deviation, law.calm)
 	move(&l.usual, deviation, law.usual)
@@ -217,8 +217,6 @@ func (l *Level) observe(at time.Time, x float64) {
 			v[k], v[k+1] = low-l.base, l.base-high
 		}
 	}
-	move(&l.window, x, law.window)
-	pair(meanShift, l.window-l.base)
 	move(&l.base, x, law.base)
 	l.observeSeason(at, x, recent)
 	l.observeLevels(at, x)
@@ -268,7 +266,7 @@ func (l *Level) sum() float64 {
 	all, most := 0.0, 0.0
 	for k := range l.values {
 		e := 0.0
-		if l.values[k] > 0 && law.weights[k] > 0 {
+		if l.values[k] > 0 {
 			e = float64(l.tails[k].surprise(l.values[k], l.unit, &law.tail) * law.weights[k])
 		}
 		if k/2 == slowResidual/2 {
@@ -333,7 +331,7 @@ func (l *Level) learn(sum float64) {
 	settle := l.samples%16 == 0 || l.samples < 100
 	if l.samples > 10 {
 		for k := range l.tails {
-			if l.values[k] != absent && law.weights[k] > 0 {
+			if l.values[k] != absent {
 				l.tails[k].add(l.values[k], weight)
 			}
 			if settle {

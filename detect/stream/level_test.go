@@ -3,6 +3,7 @@ package stream
 import (
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
@@ -28,7 +29,7 @@ func scores(l *Level, from int, x []float64) []float64 {
 	return s
 }
 
-func alarms(s []float64) (n, first int) {
+func raised(s []float64) (n, first int) {
 	first = -1
 	for i, x := range s {
 		if x >= 1 {
@@ -66,10 +67,10 @@ func TestLevelFindsWhatAPersonSees(t *testing.T) {
 			}
 			var l Level
 			s := scores(&l, 0, x)
-			if n, first := alarms(s[2*1440 : at+360]); n > 1 {
+			if n, first := raised(s[2*1440 : at+360]); n > 1 {
 				t.Errorf("%d alarms in four usual days, the first after %d min", n, first)
 			}
-			if _, first := alarms(s[at+360:]); first < 0 || first > c.within {
+			if _, first := raised(s[at+360:]); first < 0 || first > c.within {
 				t.Errorf("alarm after %d min, want one within %d", first, c.within)
 			}
 		})
@@ -149,16 +150,15 @@ func TestLevelRefusesABadState(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		edit func([]byte) []byte
-		want error
 	}{
-		{"empty", func([]byte) []byte { return nil }, ErrDamaged},
-		{"cut off", func(b []byte) []byte { return b[:len(b)/2] }, ErrDamaged},
-		{"a flipped bit", func(b []byte) []byte { b[100] ^= 4; return b }, ErrDamaged},
-		{"a later version", func(b []byte) []byte { b[0]++; return b }, ErrVersion},
+		{"empty", func([]byte) []byte { return nil }},
+		{"cut off", func(b []byte) []byte { return b[:len(b)/2] }},
+		{"a flipped bit", func(b []byte) []byte { b[100] ^= 4; return b }},
+		{"a later version", func(b []byte) []byte { b[4]++; return b }},
 	} {
 		bad := c.edit(append([]byte(nil), good...))
-		if err := l.UnmarshalBinary(bad); !errors.Is(err, c.want) {
-			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
+		if err := l.UnmarshalBinary(bad); !errors.Is(err, errRecord) {
+			t.Errorf("%s: error %v", c.name, err)
 		}
 		if l != before {
 			t.Errorf("%s: the detector changed", c.name)
@@ -179,7 +179,7 @@ func TestLevelSurvivesHolesAndBackwardTime(t *testing.T) {
 		}
 	}
 	// A day is missing; the time of day is the same again.
-	if n, first := alarms(scores(&l, 3000+1440, x[3000:])); n > 0 {
+	if n, first := raised(scores(&l, 3000+1440, x[3000:])); n > 0 {
 		t.Errorf("%d alarms after a hole of a day, the first %d min after it", n, first)
 	}
 }
@@ -251,7 +251,7 @@ func FuzzLevelState(f *testing.F) {
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 4 { // let it past the checksum
-			binary.LittleEndian.PutUint32(b[len(b)-4:], checksum(b[:len(b)-4]))
+			binary.LittleEndian.PutUint32(b[len(b)-4:], crc32.Checksum(b[:len(b)-4], crc32.MakeTable(crc32.Castagnoli)))
 		}
 		var l Level
 		if l.UnmarshalBinary(b) == nil {
