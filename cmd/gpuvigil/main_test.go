@@ -55,6 +55,30 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// What only the price book can know is said as all other mistakes are: where it stands,
+// what was found, what is allowed.
+func TestMistakesAboutPricesAreFound(t *testing.T) {
+	euros := "  - {gpu: '*', per_gpu_hour: 1, currency: EUR}\n"
+	for text, want := range map[string]string{
+		"node: a\nprices:\n  provider: Nebuis\n":                                                      "gpuvigil.yml:3: prices.provider: found \"Nebuis\", allowed: AWS",
+		"prices:\n  provider: AWS\n  region: mars\n":                                                  "gpuvigil.yml:3: prices.region: found \"mars\", allowed for AWS: ",
+		"prices:\n  region: us-east-1\n":                                                              "gpuvigil.yml:2: prices.region: found \"us-east-1\" without prices.provider, allowed: ",
+		"prices:\n  own:\n" + euros:                                                                   "gpuvigil.yml:3: prices.own[0].currency: found EUR beside prices of this node in USD, allowed: ",
+		"energy:\n  pue: 1.2\n  price_per_kwh: 1\n  currency: EUR\n":                                  "gpuvigil.yml:4: energy.currency: found EUR beside prices of this node in USD, allowed: ",
+		"prices:\n  provider: none\n  own:\n" + euros + "energy: {price_per_kwh: 1, currency: USD}\n": "gpuvigil.yml:5: energy.currency: found USD beside prices of this node in EUR, allowed: ",
+	} {
+		config := file(t, text)
+		for _, args := range [][]string{{"check", config}, {"demo", "--config.file=" + config, "--web.listen-address=127.0.0.1:0"}} {
+			if code, _, errs := gpuvigil(t, args...); code != 1 || !strings.Contains(errs, want) {
+				t.Errorf("%s: exit %d, want it to say\n%s\ngot %s", args[0], code, want, errs)
+			}
+		}
+		if _, said := doctorConfig(config); len(said) != 1 || said[0].ok || !strings.Contains(said[0].found, want) {
+			t.Errorf("the doctor says %+v, want %q", said, want)
+		}
+	}
+}
+
 func TestSecretsStopTheStartAndAreNotShown(t *testing.T) {
 	dir := t.TempDir()
 	badURL := filepath.Join(dir, "webhook")
