@@ -81,7 +81,7 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	if demo != nil {
-		if err := forget(st); err != nil { // its past is made up anew
+		if err := forget(st); err != nil {
 			return err
 		}
 	}

@@ -337,6 +337,20 @@ func (l *Ledger) prune() {
 	l.pruneDays()
 }
 
+// Renew tells that the GPUs' counters have begun anew, as those of another simulation of
+// the same node have, and returns up to when time is booked; zero if none is.
+func (l *Ledger) Renew() (booked time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.gpus {
+		g.Counter, g.Guessed = nil, 0
+		if g.Until.After(booked) {
+			booked = g.Until
+		}
+	}
+	return booked
+}
+
 // index returns the GPUs by their index.
 func (l *Ledger) index() []string {
 	uuids := slices.Collect(maps.Keys(l.gpus))

@@ -199,3 +199,33 @@ func TestAnotherCurrencyBeginsAtZero(t *testing.T) {
 		t.Errorf("hours hold %v billionths, want a second at 3.85 USD and two at 3.60 EUR", money)
 	}
 }
+
+// TestAnotherSimulationGoesOn holds that nobody pays for the energy at which the counters
+// of a new simulation stand, and that it is known up to when the last one has booked.
+func TestAnotherSimulationGoesOn(t *testing.T) {
+	b := newBench(t, price.Config{})
+	if booked := b.Renew(); !booked.IsZero() {
+		t.Errorf("a new ledger has booked until %v", booked)
+	}
+	joules := func(when time.Time, v float64) {
+		n := at(when, 1)
+		n.GPUs[0].Set(metric.Energy, v)
+		b.Observe(n.Snapshot)
+	}
+	joules(start, 4e8)
+	joules(start.Add(time.Second), 4e8+70)
+	b.write()
+	b.restart()
+	if booked := b.Renew(); !booked.Equal(start.Add(time.Second)) {
+		t.Errorf("booked until %v, want the second that was observed", booked)
+	}
+	joules(start.Add(12*time.Hour), 3e8)
+	joules(start.Add(12*time.Hour+time.Second), 3e8+70)
+	var energy int64
+	for _, r := range b.costs().Rows {
+		energy += r.Energy
+	}
+	if energy != 140e6 {
+		t.Errorf("%d µJ are booked, want the 140 J that were used in two seconds", energy)
+	}
+}
