@@ -339,7 +339,7 @@ func listen(flags *web.FlagConfig) ([]net.Listener, error) {
 func listenTCP(address string) (net.Listener, error) {
 	const form = "give --web.listen-address as [HOST]:PORT, :9836 for all addresses"
 	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
-		return nil, fmt.Errorf("listen on %q: %s", address, form)
+		return nil, wrongUsage{fmt.Errorf("listen on %q: %s", address, form)}
 	}
 	l, err := net.Listen("tcp", address)
 	switch {

@@ -32,7 +32,7 @@ func (d *demo) start(cfg *config.Config) error {
 	}
 	scenario, err := sim.ScenarioByName(d.scenario)
 	if err != nil {
-		return err
+		return wrongUsage{fmt.Errorf("--demo.scenario: %w", err)}
 	}
 	d.node, err = sim.New(sim.Config{Seed: d.seed, Start: time.Now(), Scenario: scenario, Node: cfg.Node, Tiers: tiers(cfg.Sampling),
 		Histograms: cfg.Metrics.NativeHistograms})

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func TestCheck(t *testing.T) {
 	if code, _, errs := gpuvigil(t, "check", file(t, example)); code != 0 {
 		t.Errorf("what --example prints is not valid: %s", errs)
 	}
-	if code, _, errs := gpuvigil(t, "check"); code != 1 || !strings.Contains(errs, "--example") {
+	if code, _, errs := gpuvigil(t, "check"); code != 3 || !strings.Contains(errs, "--example") {
 		t.Errorf("no file: exit %d, %q, want what to do", code, errs)
 	}
 }
@@ -130,7 +131,6 @@ func TestWhatStopsTheStart(t *testing.T) {
 	f("--state.dir", "--web.listen-address=127.0.0.1:0", "--state.dir="+filepath.Join(plain, "below-a-file"))
 	f("--config.file", "--web.listen-address=127.0.0.1:0", "--config.file="+filepath.Join(t.TempDir(), "absent.yml"))
 	f("web configuration", "--web.listen-address=127.0.0.1:0", "--web.config.file="+file(t, "nonsense: 1\n"))
-	f("scenario", "--web.listen-address=127.0.0.1:0", "--demo.scenario=absent")
 }
 
 func TestGeneratedFilesAreWritten(t *testing.T) {
@@ -159,11 +159,24 @@ func TestNoAgentIsUnknown(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	// 1 and 2 would be a ticket and a page to a script that asks for the status.
-	for _, args := range [][]string{{"no-such-command"}, {"status", "--bogus"}, {"why", "0", "1"}} {
-		if code, _, errs := gpuvigil(t, args...); code != 3 || !strings.Contains(errs, "gpuvigil help") {
-			t.Errorf("%v: exit %d, %q, want 3 and where to read on", args, code, errs)
+	// No command answers anything with these codes: 1 and 2 would be a ticket and a page to
+	// a script that asks for the status, 1 would be a broken node to one that asks for health.
+	for _, args := range [][]string{{"no-such-command"}, {"--bogus"}, {"status", "--bogus"}, {"why", "0", "1"}, {"check", "--bogus"}, {"check"}, {"doctor", "--bogus"},
+		{"report"}, {"report", "cost", "--local", "--by=owner"}, {"report", "cost"}, {"report", "cost", "--local", "--since=soon"}, {"report", "budget", "--local", "--format=focus"},
+		{"inventory", "--format=xml"}, {"release", "--for=long"}, {"record"}, {"record", "--simulate=nothing", "--output=" + filepath.Join(t.TempDir(), "r")},
+		{"demo", "--demo.scenario=nothing", "--state.dir=" + t.TempDir(), "--web.listen-address=127.0.0.1:0"}, {"run", "--web.listen-address=9836", "--state.dir=" + t.TempDir()},
+		{"--log.level=loud", "status"}, {"health", "--bogus"}, {"health", "--gpus=many"}, {"health", "now"}, {"--log.level=loud", "health"},
+	} {
+		want := 3
+		if slices.Contains(args, "health") {
+			want = 2
 		}
+		if code, out, errs := gpuvigil(t, args...); code != want || out != "" || errs == "" {
+			t.Errorf("%v: exit %d, %q %q, want %d and what is wrong", args, code, out, errs, want)
+		}
+	}
+	if _, _, errs := gpuvigil(t, "status", "--bogus"); !strings.Contains(errs, "gpuvigil help") {
+		t.Errorf("status --bogus: %q, want where to read on", errs)
 	}
 	if code, _, errs := gpuvigil(t, "--version"); code != 0 || !strings.Contains(errs, "gpuvigil") {
 		t.Errorf("--version: exit %d, %q", code, errs)
