@@ -57,7 +57,7 @@ func TestLevelFindsWhatAPersonSees(t *testing.T) {
 		{"a level that doubles", 10, func(_ int, x float64) float64 { return 2 * x }},
 		{"a drop to nothing", 10, func(int, float64) float64 { return 0 }},
 		{"a value that freezes", 60, func(int, float64) float64 { return 77 }},
-		{"the night's load at noon", 150, func(k int, x float64) float64 { return x - 2*20*math.Sin(float64(at+k)*2*math.Pi/1440) }},
+		{"the night's load at noon", 10, func(k int, x float64) float64 { return x - 2*20*math.Sin(float64(at+360+k)*2*math.Pi/1440) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			// The change begins in a quarter of a day, where the course is at its top.
@@ -184,7 +184,7 @@ func TestLevelSurvivesHolesAndBackwardTime(t *testing.T) {
 	}
 }
 
-const replayHash = 0
+const replayHash = 0xc991e2047773ea0c
 
 // The bits of the scores must be the same on every architecture.
 func TestLevelReplayHash(t *testing.T) {
