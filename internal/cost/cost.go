@@ -57,6 +57,18 @@ func (a Amounts) Minus(b Amounts) Amounts {
 // Priced reports whether any of the time had a price.
 func (a Amounts) Priced() bool { return a.Unpriced < a.Time }
 
+// NoTeam stands for the team of owners who have none.
+const NoTeam = "no team"
+
+// Team returns the team that an owner's time is added up under: what is nobody's is
+// there, too, so that teams sum to what was paid.
+func Team(o collector.Owner) string {
+	if o == (collector.Owner{}) {
+		return o.String()
+	}
+	return cmp.Or(o.Team, NoTeam)
+}
+
 // Key says whose time on which GPU was in which state.
 type Key struct {
 	UUID  string

@@ -277,7 +277,7 @@ func (l *Ledger) key(st *gpu, uuid string, at time.Time, t timed, ns int64) cost
 
 func (l *Ledger) add(at time.Time, k cost.Key, a cost.Amounts) {
 	l.fresh.add(at.UTC().Truncate(time.Hour), k, a)
-	l.spend(at, k.Owner.Team, a.Effective)
+	l.spend(at, k.Owner, a.Effective)
 	l.hold(at, k, a)
 	total := l.accounts[k]
 	if total == nil {

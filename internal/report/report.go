@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"gpuvigil/collector"
 	"gpuvigil/internal/cost"
 	"gpuvigil/internal/text"
 )
@@ -173,13 +172,7 @@ const maxKey = 80
 func key(r cost.Row, by By) string {
 	switch by {
 	case ByTeam:
-		switch {
-		case r.Owner == (collector.Owner{}):
-			return r.Owner.String()
-		case r.Owner.Team == "":
-			return "no team"
-		}
-		return text.Clean(r.Owner.Team, maxKey)
+		return text.Clean(cost.Team(r.Owner), maxKey)
 	case ByJob:
 		return text.Clean(r.Owner.String(), maxKey)
 	case ByModel:
