@@ -110,13 +110,23 @@ func Freeze(dir string, a *cost.Answer, month, now time.Time) (string, error) {
 	return said, nil
 }
 
+// frozenFiles are what a frozen month is made of, in the order in which they are
+// published: the checksums come last, and seal the others.
+var frozenFiles = []string{".csv", ".focus.csv", ".json", ".sha256"}
+
+// What corrects it is in files of its own.
+const (
+	correctionsFile  = ".corrections.jsonl"
+	correctionsFOCUS = ".corrections.focus.csv"
+)
+
 func freeze(base string, a *cost.Answer, month, now time.Time) (string, error) {
-	have, err := os.ReadFile(base + ".json")
-	if err == nil {
-		return amend(base, have, a, month, now)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	frozen, err := sealed(base)
+	if err != nil {
 		return "", err
+	}
+	if frozen != nil {
+		return amend(base, frozen, a, month, now)
 	}
 	c := Closed{Month: filepath.Base(base), Node: a.Node, Simulated: a.Simulated, Frozen: now, Busy: a.Busy, Entries: entries(a)}
 	asJSON, err := json.MarshalIndent(c, "", "  ")
@@ -132,32 +142,69 @@ func freeze(base string, a *cost.Answer, month, now time.Time) (string, error) {
 	if err := focusEntries(&asFOCUS, c.Node, month, c.Entries); err != nil {
 		return "", err
 	}
-	sums := fmt.Sprintf("%x  %s.json\n%x  %s.csv\n%x  %s.focus.csv\n", sha256.Sum256(asJSON), c.Month, sha256.Sum256(asCSV), c.Month, sha256.Sum256(asFOCUS.Bytes()), c.Month)
-	for _, f := range []struct { // the first without the last is not frozen
-		suffix  string
-		content []byte
-	}{{".csv", asCSV}, {".focus.csv", asFOCUS.Bytes()}, {".sha256", []byte(sums)}, {".json", asJSON}} {
-		if err := publish(base+f.suffix, f.content); err != nil {
+	content := map[string][]byte{".csv": asCSV, ".focus.csv": asFOCUS.Bytes(), ".json": asJSON}
+	content[".sha256"] = []byte(checksums(c.Month, content))
+	for _, suffix := range frozenFiles {
+		if err := publish(base+suffix, content[suffix]); err != nil {
 			return "", err
 		}
 	}
 	return fmt.Sprintf("froze %s: %d entries in %s.json and .csv", c.Month, len(c.Entries), base), nil
 }
 
+// checksums is what sha256sum reads.
+func checksums(month string, content map[string][]byte) string {
+	var out strings.Builder
+	for _, suffix := range []string{".json", ".csv", ".focus.csv"} {
+		fmt.Fprintf(&out, "%x  %s%s\n", sha256.Sum256(content[suffix]), month, suffix)
+	}
+	return out.String()
+}
+
+// sealed returns the JSON of a frozen month after it has held all of its files against
+// their checksums; nil without any of them. A month of which files are missing is
+// refused: it cannot be told whether somebody took them, or a freeze was cut short.
+func sealed(base string) ([]byte, error) {
+	content := map[string][]byte{}
+	var there, missing []string
+	for _, suffix := range append([]string{correctionsFile, correctionsFOCUS}, frozenFiles...) {
+		name := filepath.Base(base) + suffix
+		data, err := os.ReadFile(base + suffix)
+		switch {
+		case err == nil:
+			content[suffix], there = data, append(there, name)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		case slices.Contains(frozenFiles, suffix):
+			missing = append(missing, name)
+		}
+	}
+	if len(there) == 0 {
+		return nil, nil
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("there is %s and no %s: put back what was frozen; if no freeze has ever ended well there, move away all files of the month", there[0], strings.Join(missing, ", "))
+	}
+	want := checksums(filepath.Base(base), content)
+	for line := range strings.Lines(want) {
+		if !strings.Contains(string(content[".sha256"]), line) {
+			_, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+			return nil, fmt.Errorf("%s is not what its checksum in %s.sha256 says: put back what was frozen", name, base)
+		}
+	}
+	if string(content[".sha256"]) != want {
+		return nil, fmt.Errorf("%s.sha256 is not what was written: put it back", base)
+	}
+	return content[".json"], nil
+}
+
 // amend appends how the month differs from what was frozen and corrected before.
 func amend(base string, frozen []byte, a *cost.Answer, month, now time.Time) (string, error) {
-	sums, err := os.ReadFile(base + ".sha256")
-	if err != nil {
-		return "", err
-	}
-	if !strings.Contains(string(sums), fmt.Sprintf("%x  %s.json\n", sha256.Sum256(frozen), filepath.Base(base))) {
-		return "", fmt.Errorf("%s.json is not what its checksum in %s.sha256 says: put back what was frozen", base, base)
-	}
 	var c Closed
 	if err := json.Unmarshal(frozen, &c); err != nil {
 		return "", err
 	}
-	content, err := os.ReadFile(base + ".corrections.jsonl")
+	content, err := os.ReadFile(base + correctionsFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
@@ -173,26 +220,51 @@ func amend(base string, frozen []byte, a *cost.Answer, month, now time.Time) (st
 	if err != nil {
 		return "", err
 	}
-	var asFOCUS bytes.Buffer
-	if err := focusEntries(&asFOCUS, c.Node, month, append(before, found...)); err != nil {
+	if len(found) > 0 {
+		if err := publish(base+correctionsFile, content); err != nil {
+			return "", err
+		}
+	}
+	also, err := amendFOCUS(base, c.Node, month, before, found)
+	if err != nil {
 		return "", err
 	}
-	if len(found) > 0 {
-		if err := publish(base+".corrections.jsonl", content); err != nil {
-			return "", err
-		}
-	}
-	// It is made of the other, and made again if that was as far as the last one got.
-	const focusFile = ".corrections.focus.csv"
-	if old, err := os.ReadFile(base + focusFile); len(content) > 0 && (err != nil || !bytes.Equal(old, asFOCUS.Bytes())) {
-		if err := publish(base+focusFile, asFOCUS.Bytes()); err != nil {
-			return "", err
-		}
-	}
 	if len(found) == 0 {
-		return fmt.Sprintf("%s is frozen since %s and nothing has changed", c.Month, c.Frozen.Format(time.RFC3339)), nil
+		return fmt.Sprintf("%s is frozen since %s and nothing has changed%s", c.Month, c.Frozen.Format(time.RFC3339), also), nil
 	}
-	return fmt.Sprintf("%s is frozen since %s and stays so; %d corrections were added to %s.corrections.jsonl", c.Month, c.Frozen.Format(time.RFC3339), len(found), base), nil
+	return fmt.Sprintf("%s is frozen since %s and stays so; %d corrections were added to %s.corrections.jsonl%s", c.Month, c.Frozen.Format(time.RFC3339), len(found), base, also), nil
+}
+
+// amendFOCUS writes corrections as FOCUS. The file is made of the sealed ones: if it is
+// not what they say, because it was edited or an amendment was cut short, it is made
+// again, and that is said.
+func amendFOCUS(base, node string, month time.Time, before, found []Entry) (said string, err error) {
+	path := base + correctionsFOCUS
+	old, err := os.ReadFile(path)
+	gone := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !gone {
+		return "", err
+	}
+	if len(before) == 0 && !gone {
+		return "", fmt.Errorf("there is %s and no %s.corrections.jsonl that it was made of: put back what was written", path, base)
+	}
+	write := func(list []Entry) ([]byte, error) {
+		var b bytes.Buffer
+		err := focusEntries(&b, node, month, list)
+		return b.Bytes(), err
+	}
+	was, err := write(before)
+	if err != nil {
+		return "", err
+	}
+	if len(before) > 0 && !bytes.Equal(old, was) {
+		said = fmt.Sprintf("; %s was not what the corrections say, and was made again", path)
+	}
+	now, err := write(append(slices.Clone(before), found...))
+	if err != nil || len(before)+len(found) == 0 || said == "" && len(found) == 0 {
+		return said, err
+	}
+	return said, publish(path, now)
 }
 
 // differences returns what must be added to the known entries to have the others.
