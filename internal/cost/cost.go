@@ -11,16 +11,17 @@ import (
 )
 
 // Amounts is what was booked of something, in integers that add up without
-// rounding. Money is in billionths of the currency.
+// rounding. Money is in billionths of the currency. But for Time and Unpriced zero is
+// what is not known, and not written; of Effective, Priced tells.
 type Amounts struct {
 	Time       int64 `json:"time_ns"`          // of GPUs, in nanoseconds
 	Unpriced   int64 `json:"unpriced_time_ns"` // the part of Time for which no price was known: it costs 0 here, and not in truth
-	List       int64 `json:"list_nano"`        // at list price, where there is one
-	Contracted int64 `json:"contracted_nano"`  // at the contracted price, where there is one
+	List       int64 `json:"list_nano,omitzero"`        // at list price, where there is one
+	Contracted int64 `json:"contracted_nano,omitzero"`  // at the contracted price, where there is one
 	Effective  int64 `json:"effective_nano"`   // what it costs after all: at the effective price, else the contracted one, else the list's
-	Electric   int64 `json:"electric_nano"`    // of the energy, with what cooling and conversion take; in no other amount
-	Energy     int64 `json:"energy_microjoule"`
-	Carbon     int64 `json:"carbon_nanogram"` // with what cooling and conversion cause
+	Electric   int64 `json:"electric_nano,omitzero"`    // of the energy, with what cooling and conversion take; in no other amount
+	Energy     int64 `json:"energy_microjoule,omitzero"`
+	Carbon     int64 `json:"carbon_nanogram,omitzero"` // with what cooling and conversion cause
 }
 
 // Columns is the number of amounts.

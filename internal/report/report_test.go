@@ -175,6 +175,46 @@ func TestWhatIsNotKnownIsNotZero(t *testing.T) {
 	}
 }
 
+// TestWhatIsNotKnownIsLeftOutForMachines sums no column of zeros that nobody measured: a
+// program cannot tell it from what cost nothing.
+func TestWhatIsNotKnownIsLeftOutForMachines(t *testing.T) {
+	a := answer()
+	a.Rows = []cost.Row{a.Rows[0], a.Rows[5]}
+	a.Rows[0].Amounts = cost.Amounts{Time: 1e9, Effective: 0} // at a price of zero
+	a.Rows[1].Amounts = cost.Amounts{Time: 2e9, Unpriced: 2e9}
+	a.Shared = []cost.Shared{{Hour: noon, Owner: a.Rows[0].Owner, Model: a.Rows[0].Model, Currency: "USD", Amounts: cost.Amounts{Energy: 3e6}}}
+	r, err := New(a, noon, ByTeam)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := written(t, r, CSV)
+	for _, want := range []string{"\nnlp,busy,1,0,USD,0.00,,,,,\n", "\nnlp,any,,,USD,,,,3,,\n", "\nno team,busy,2,2,USD,,,,,,\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the CSV has no line %q: want only what is known:\n%s", want, text)
+		}
+	}
+	var back struct {
+		Lines []struct{ Total map[string]any }
+	}
+	if err := json.Unmarshal([]byte(written(t, r, JSON)), &back); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"unpriced_time_ns time_ns", "time_ns unpriced_time_ns energy_microjoule effective_nano"} {
+		got := back.Lines[i].Total
+		for _, name := range strings.Fields(want) {
+			if _, has := got[name]; !has {
+				t.Errorf("JSON: %s is missing from %v", name, got)
+			}
+		}
+		if len(got) != len(strings.Fields(want)) {
+			t.Errorf("JSON: %v, want %s only", got, want)
+		}
+	}
+	if text := written(t, r, FOCUS); strings.Contains(text, ",0.00,0\n") {
+		t.Errorf("FOCUS has energy's cost and carbon of zero:\n%s", text)
+	}
+}
+
 // TestAJobThatWasPreempted holds what a run cost from its first to its last hour, also
 // with a night in between in which others had its GPU.
 func TestAJobThatWasPreempted(t *testing.T) {

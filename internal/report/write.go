@@ -82,9 +82,48 @@ func (r *Report) csv(w io.Writer) error {
 // anyState stands for what is not known by state.
 const anyState = "any"
 
+// known writes an amount that is not known while it is zero.
+func known(v int64, digits, places int) string {
+	if v == 0 {
+		return ""
+	}
+	return decimal(v, digits, places)
+}
+
+// numbers writes the cells of one state. What is not known is an empty one.
 func numbers(state, currency string, a cost.Amounts) []string {
-	return []string{state, decimal(a.Time, 9, 0), decimal(a.Unpriced, 9, 0), currency, decimal(a.Effective, 9, 2),
-		decimal(a.List, 9, 2), decimal(a.Contracted, 9, 2), decimal(a.Energy, 6, 0), decimal(a.Electric, 9, 2), decimal(a.Carbon, 9, 0)}
+	time, unpriced, effective := decimal(a.Time, 9, 0), decimal(a.Unpriced, 9, 0), decimal(a.Effective, 9, 2)
+	if state == anyState {
+		time, unpriced, effective = known(a.Time, 9, 0), known(a.Unpriced, 9, 0), known(a.Effective, 9, 2)
+	} else if !a.Priced() {
+		effective = known(a.Effective, 9, 2) // a correction may have a cost and no time
+	}
+	return []string{state, time, unpriced, currency, effective, known(a.List, 9, 2), known(a.Contracted, 9, 2),
+		known(a.Energy, 6, 0), known(a.Electric, 9, 2), known(a.Carbon, 9, 0)}
+}
+
+// MarshalJSON leaves out what is not known.
+func (l Line) MarshalJSON() ([]byte, error) {
+	type amounts struct {
+		cost.Amounts
+		Effective *int64 `json:"effective_nano,omitempty"`
+	}
+	of := func(a cost.Amounts) amounts {
+		if a.Priced() {
+			return amounts{a, &a.Effective}
+		}
+		return amounts{Amounts: a}
+	}
+	type line Line
+	out := struct {
+		line
+		Total  amounts                `json:"total"`
+		States map[cost.State]amounts `json:"states"`
+	}{line: line(l), Total: of(l.Total), States: map[cost.State]amounts{}}
+	for s, a := range l.States {
+		out.States[s] = of(a)
+	}
+	return json.Marshal(out)
 }
 
 // column is one of the table's numbers.
@@ -93,7 +132,7 @@ type column struct {
 	unit   int64 // of the amount, for one in the last digit that is shown
 	digits int   // after the point
 	of     func(*Line) int64
-	known  func(total *Line) bool
+	known  func(*Line) bool
 }
 
 const (
@@ -154,9 +193,10 @@ func grid(by string, lines []Line, total *Line) []string {
 			weights[i] = uint64(c.of(&lines[i]))
 		}
 		cells[0] = append(cells[0], c.head)
+		all := append(slices.Clone(lines), *total)
 		for i, v := range append(cost.Split(whole, weights), whole) {
 			cell := decimal(v, c.digits, c.digits)
-			if !c.known(total) {
+			if !c.known(&all[i]) {
 				cell = "-"
 			}
 			cells[i+1] = append(cells[i+1], cell)
