@@ -193,6 +193,37 @@ func TestCostsFromPrometheus(t *testing.T) {
 	}
 }
 
+// TestTheFirstSampleIsSaid holds the beginning that reports say, within its hour, and
+// that what a refusal advises is not refused.
+func TestTheFirstSampleIsSaid(t *testing.T) {
+	t.Parallel()
+	end := time.Now().UTC().Truncate(time.Minute)
+	begin := end.Add(-3 * time.Hour).Truncate(time.Hour).Add(38 * time.Minute)
+	h := history{}
+	for at := begin; !at.After(end); at = at.Add(time.Minute) {
+		h.add(metric.OwnerSeconds, `instance="a:1",gpu="0",uuid="GPU-1",owner_kind="unattributed",owner="unattributed",team="",state="free"`, at.Sub(begin).Seconds(), at)
+	}
+	url := h.load(t)
+	ask := func(args ...string) (int, string) {
+		return runs(t, nil, binary, append(append([]string{"report"}, args...), "--prometheus.url="+url, "--log.level=error")...)
+	}
+	if code, said := ask("cost", "--since=all"); code != 0 || !strings.Contains(said, "from "+begin.Format("2006-01-02 15:04")+" UTC") {
+		t.Errorf("it exits %d, want the first sample at %v said:\n%s", code, begin, said)
+	}
+	if code, said := ask("budget"); code != 0 || begin.Day() > 1 && !strings.Contains(said, "before "+begin.Format("2006-01-02 15:04")+" UTC is not known") {
+		t.Errorf("budgets exit %d, want what is before %v said to be unknown:\n%s", code, begin, said)
+	}
+	code, said := ask("cost", "--since=4h")
+	_, advice, advised := strings.Cut(said, "ask with ")
+	advice, _, _ = strings.Cut(advice, ",")
+	if code == 0 || !advised {
+		t.Fatalf("a time before the first sample exits %d:\n%s", code, said)
+	}
+	if code, said := ask("cost", advice); code != 0 {
+		t.Errorf("it advises %s, which exits %d:\n%s", advice, code, said)
+	}
+}
+
 // TestAMonthIsFrozen freezes the last month from a real Prometheus, to the second, and
 // again, with the books unchanged.
 func TestAMonthIsFrozen(t *testing.T) {

@@ -53,7 +53,7 @@ func addBudgetReport(app *kingpin.Application) (string, command) {
 		answer, err := from.ask(ctx, time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC), time.Time{})
 		var early *report.TooEarlyError
 		if errors.As(err, &early) { // then it says of what time it is
-			answer, err = from.ask(ctx, early.Earliest, time.Time{})
+			answer, err = from.ask(ctx, time.Time{}, time.Time{})
 		}
 		if err != nil {
 			return err

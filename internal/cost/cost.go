@@ -14,12 +14,12 @@ import (
 // rounding. Money is in billionths of the currency. But for Time and Unpriced zero is
 // what is not known, and not written; of Effective, Priced tells.
 type Amounts struct {
-	Time       int64 `json:"time_ns"`          // of GPUs, in nanoseconds
-	Unpriced   int64 `json:"unpriced_time_ns"` // the part of Time for which no price was known: it costs 0 here, and not in truth
-	List       int64 `json:"list_nano,omitzero"`        // at list price, where there is one
-	Contracted int64 `json:"contracted_nano,omitzero"`  // at the contracted price, where there is one
-	Effective  int64 `json:"effective_nano"`   // what it costs after all: at the effective price, else the contracted one, else the list's
-	Electric   int64 `json:"electric_nano,omitzero"`    // of the energy, with what cooling and conversion take; in no other amount
+	Time       int64 `json:"time_ns"`                  // of GPUs, in nanoseconds
+	Unpriced   int64 `json:"unpriced_time_ns"`         // the part of Time for which no price was known: it costs 0 here, and not in truth
+	List       int64 `json:"list_nano,omitzero"`       // at list price, where there is one
+	Contracted int64 `json:"contracted_nano,omitzero"` // at the contracted price, where there is one
+	Effective  int64 `json:"effective_nano"`           // what it costs after all: at the effective price, else the contracted one, else the list's
+	Electric   int64 `json:"electric_nano,omitzero"`   // of the energy, with what cooling and conversion take; in no other amount
 	Energy     int64 `json:"energy_microjoule,omitzero"`
 	Carbon     int64 `json:"carbon_nanogram,omitzero"` // with what cooling and conversion cause
 }
@@ -102,7 +102,7 @@ type Row struct {
 type Answer struct {
 	Node      string    `json:"node"`
 	Simulated bool      `json:"simulated"`
-	Since     time.Time `json:"since"` // the span that the rows are of: whole hours in UTC, the last one perhaps not over
+	Since     time.Time `json:"since"` // the span that the rows are of: whole hours in UTC, but for the first and the last; where something is known only from later on, from then
 	Until     time.Time `json:"until"`
 	Busy      string    `json:"busy"`   // what counts as busy
 	Prices    []Price   `json:"prices"` // in force now, by GPU

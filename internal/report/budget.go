@@ -51,7 +51,7 @@ func NewBudgets(a *cost.Answer) *Budgets {
 	limits := map[who]float64{}
 	for _, r := range a.Rows {
 		w := who{key(r, ByTeam), r.Currency}
-		if r.Hour.Before(b.Since) {
+		if r.Hour.Before(month) {
 			continue
 		}
 		spent[w] += r.Effective
@@ -115,7 +115,7 @@ func (b *Budgets) Write(w io.Writer, f Format) error {
 		simulated = " (SIMULATED)"
 	}
 	out := []string{fmt.Sprintf("Spent on the GPUs of %s%s in %s, until %s", text.Clean(b.Node, maxKey), simulated, b.Month, b.Until.UTC().Format(minute))}
-	if b.Since.Format(time.DateOnly) != b.Month+"-01" || b.Since.UTC().Hour() > 0 {
+	if b.Since.UTC().After(monthOf(b.Until).Add(slack)) {
 		out = append(out, fmt.Sprintf("What was spent before %s is not known and not in it.", b.Since.UTC().Format(minute)))
 	}
 	if b.Days < cost.MinDays {

@@ -83,14 +83,14 @@ type Line struct {
 	Last  time.Time `json:"last,omitzero"`
 }
 
-func (l *Line) add(r *cost.Row, until time.Time) {
+func (l *Line) add(r *cost.Row, from, until time.Time) {
 	l.Total = l.Total.Plus(r.Amounts)
 	l.States[r.State] = l.States[r.State].Plus(r.Amounts)
 	if r.Time == 0 {
 		return
 	}
-	if l.First.IsZero() || r.Hour.Before(l.First) {
-		l.First = r.Hour
+	if l.First.IsZero() || from.Before(l.First) {
+		l.First = from
 	}
 	if until.After(l.Last) {
 		l.Last = until
@@ -114,16 +114,16 @@ func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
 	if len(a.Rows) == 0 {
 		return nil, fmt.Errorf("nothing was booked on %s in that time: the ledger begins with the first look at a GPU, and is written every 30 s", a.Node)
 	}
-	if !since.IsZero() && a.Since.After(since) {
-		return nil, fmt.Errorf("%s has booked nothing before %s: ask with --since=%dh, or --since=all for what there is",
-			a.Node, a.Since.Format(time.RFC3339), max(1, int(a.Until.Sub(a.Since).Hours())))
+	if begins := a.Since.Add(-slack); !since.IsZero() && begins.After(since) {
+		return nil, fmt.Errorf("%s has booked nothing before %s: %s", a.Node, a.Since.Format(time.RFC3339), advice(a.Since, a.Until))
 	}
 	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices, answer: a}
 	lines, totals := lines{}, lines{}
 	for _, row := range a.Rows {
 		end := stepEnd(row.Hour, a.Width(), a.Until)
-		lines.at(key(row, by), row.Currency).add(&row, end)
-		totals.at("TOTAL", row.Currency).add(&row, end)
+		from := later(row.Hour, a.Since)
+		lines.at(key(row, by), row.Currency).add(&row, from, end)
+		totals.at("TOTAL", row.Currency).add(&row, from, end)
 	}
 	if by != ByGPU {
 		for _, s := range a.Shared {
@@ -140,6 +140,20 @@ func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
 	}
 	r.Lines, r.Totals = lines.sorted(), totals.sorted()
 	return r, nil
+}
+
+// slack is by how much what is known may begin after a report does: counters are
+// scraped a few times in it.
+const slack = 2 * time.Minute
+
+// advice says which --since is not refused where there is something from first on. The
+// command line begins with the whole hour that it falls into.
+func advice(first, until time.Time) string {
+	begins := first.Add(-slack).Truncate(time.Hour).Add(time.Hour)
+	if hours := int(until.Sub(begins).Hours()); hours > 0 {
+		return fmt.Sprintf("ask with --since=%dh, or --since=all for what there is", hours)
+	}
+	return "ask with --since=all for what there is"
 }
 
 // lines are by key and currency.

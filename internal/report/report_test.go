@@ -161,6 +161,28 @@ func TestASpanThatWasNotBookedIsRefused(t *testing.T) {
 	}
 }
 
+// TestTheAdviceWorks follows what a refusal advises: it is not refused again.
+func TestTheAdviceWorks(t *testing.T) {
+	for m := range 4 * 60 {
+		a := answer()
+		a.Since, a.Until = noon.Add(56*time.Minute), noon.Add(time.Hour+time.Duration(m)*time.Minute)
+		_, err := New(a, noon, ByTeam)
+		if err == nil {
+			t.Fatalf("a report from %v, of what is known from %v on, is not refused", noon, a.Since)
+		}
+		_, told, hours := strings.Cut(err.Error(), "--since=")
+		told, _, _ = strings.Cut(told, "h,")
+		if n, err := strconv.Atoi(told); err == nil {
+			since := a.Until.Add(-time.Duration(n) * time.Hour).Truncate(time.Hour) // as the command line has it
+			if _, err := New(a, since, ByTeam); err != nil {
+				t.Errorf("at %v it advises --since=%dh, which is refused: %v", a.Until, n, err)
+			}
+		} else if !hours || !strings.HasPrefix(told, "all") || m >= 60 {
+			t.Errorf("at %v it advises nothing: %v", a.Until, told)
+		}
+	}
+}
+
 func TestWhatIsNotKnownIsNotZero(t *testing.T) {
 	a := answer()
 	for i := range a.Rows {
