@@ -112,6 +112,10 @@ type Answer struct {
 	// time-series database energy, its cost and carbon. Rows do not have it then.
 	Shared []Shared `json:"shared,omitempty"`
 
+	// Gaps is what is missing from the span: from a time-series database, time of GPUs
+	// that is in no sample.
+	Gaps []Gap `json:"gaps,omitempty"`
+
 	Work []WorkRow `json:"work,omitempty"` // by hour, owner; of owners of whom any is known
 
 	Step    time.Duration `json:"step_ns,omitempty"` // that a row is of, from its hour on; 0: an hour
@@ -120,6 +124,16 @@ type Answer struct {
 
 // Width is how long a time a row is of.
 func (a *Answer) Width() time.Duration { return cmp.Or(a.Step, time.Hour) }
+
+// Gap is time of a node's GPUs of which nothing is known, not even that it was not
+// observed: no row has it.
+type Gap struct {
+	Node string    `json:"node"`
+	GPUs int       `json:"gpus"` // whose time it is
+	From time.Time `json:"from"` // about when
+	To   time.Time `json:"to"`
+	Time int64     `json:"time_ns"` // of all of these GPUs, in nanoseconds
+}
 
 // Shared is what an owner had of one model in one step.
 type Shared struct {

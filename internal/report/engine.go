@@ -115,6 +115,10 @@ type query struct {
 	ctx    context.Context
 	steps  []span
 	models map[string]string // by GPU
+
+	nodes     map[string]string // by instance
+	instances map[string]string // by GPU
+
 	owners map[collector.Owner]string
 	any    string // the first of the currencies
 }
@@ -128,9 +132,11 @@ func (q *query) latest(d *metric.Def, steps []span, by ...string) ([]*series, er
 }
 
 func nodes(q *query, a *cost.Answer) error {
-	found, err := q.latest(metric.NodeInfo, q.steps, "node", "simulated")
+	found, err := q.latest(metric.NodeInfo, q.steps, "instance", "node", "simulated")
 	names := map[model.LabelValue]bool{}
+	q.nodes = map[string]string{}
 	for _, s := range found {
+		q.nodes[string(s.labels["instance"])] = string(s.labels["node"])
 		names[s.labels["node"]] = true
 		a.Simulated = a.Simulated || s.labels["simulated"] == "true"
 	}
@@ -144,9 +150,10 @@ func nodes(q *query, a *cost.Answer) error {
 }
 
 func models(q *query, _ *cost.Answer) error {
-	found, err := q.latest(metric.GPUInfo, q.steps, "uuid", "model")
-	q.models = map[string]string{}
+	found, err := q.latest(metric.GPUInfo, q.steps, "instance", "uuid", "model")
+	q.models, q.instances = map[string]string{}, map[string]string{}
 	for _, s := range found {
+		q.instances[string(s.labels["uuid"])] = string(s.labels["instance"])
 		q.models[string(s.labels["uuid"])] = string(s.labels["model"])
 	}
 	return err
@@ -218,7 +225,7 @@ func times(q *query, a *cost.Answer) error {
 			}
 		}
 	}
-	return nil
+	return gaps(q, a, spent)
 }
 
 // paid is the money of accounts, by currency.

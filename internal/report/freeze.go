@@ -52,12 +52,13 @@ func (e Entry) key() Entry {
 
 // Closed is a month as it was frozen.
 type Closed struct {
-	Month     string    `json:"month"`
-	Node      string    `json:"node"`
-	Simulated bool      `json:"simulated"`
-	Frozen    time.Time `json:"frozen"`
-	Busy      string    `json:"busy"`
-	Entries   []Entry   `json:"entries"`
+	Month     string     `json:"month"`
+	Node      string     `json:"node"`
+	Simulated bool       `json:"simulated"`
+	Frozen    time.Time  `json:"frozen"`
+	Busy      string     `json:"busy"`
+	Entries   []Entry    `json:"entries"`
+	Gaps      []cost.Gap `json:"gaps,omitempty"` // what is missing from it, and was accepted
 }
 
 // entries adds an answer up.
@@ -92,8 +93,10 @@ func sorted(sums map[Entry]cost.Amounts) []Entry {
 // MONTH.focus.csv and their checksums in MONTH.sha256, all of which nobody may write. A
 // month that is there already stays as it is: what has become of it since is appended
 // to MONTH.corrections.jsonl, an entry for each difference, sealed (see corrections);
-// MONTH.corrections.focus.csv has the same as FOCUS. It returns what it did.
-func Freeze(dir string, a *cost.Answer, month, now time.Time) (string, error) {
+// MONTH.corrections.focus.csv has the same as FOCUS. A month of
+// which time is missing is refused, but for that of the nodes to accept it of. It
+// returns what it did.
+func Freeze(dir string, a *cost.Answer, month, now time.Time, accept ...string) (string, error) {
 	if _, err := New(a, month, ByJob); err != nil {
 		return "", err
 	}
@@ -103,7 +106,7 @@ func Freeze(dir string, a *cost.Answer, month, now time.Time) (string, error) {
 	}
 	defer unlock()
 	base := filepath.Join(dir, month.Format("2006-01"))
-	said, err := freeze(base, a, month, now.UTC().Truncate(time.Second))
+	said, err := freeze(base, a, month, now.UTC().Truncate(time.Second), accept)
 	if err != nil {
 		return "", fmt.Errorf("freeze %s: %w", base, err)
 	}
@@ -120,21 +123,24 @@ const (
 	correctionsFOCUS = ".corrections.focus.csv"
 )
 
-func freeze(base string, a *cost.Answer, month, now time.Time) (string, error) {
+func freeze(base string, a *cost.Answer, month, now time.Time, accept []string) (string, error) {
 	frozen, err := sealed(base)
 	if err != nil {
 		return "", err
 	}
 	if frozen != nil {
-		return amend(base, frozen, a, month, now)
+		return amend(base, frozen, a, month, now, accept)
 	}
-	c := Closed{Month: filepath.Base(base), Node: a.Node, Simulated: a.Simulated, Frozen: now, Busy: a.Busy, Entries: entries(a)}
+	if err := refuseGaps(a.Gaps, nil, accept); err != nil {
+		return "", err
+	}
+	c := Closed{Month: filepath.Base(base), Node: a.Node, Simulated: a.Simulated, Frozen: now, Busy: a.Busy, Entries: entries(a), Gaps: a.Gaps}
 	asJSON, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return "", err
 	}
 	asJSON = append(asJSON, '\n')
-	asCSV, err := table(c.Entries)
+	asCSV, err := table(c.Entries, c.Gaps)
 	if err != nil {
 		return "", err
 	}
@@ -199,9 +205,12 @@ func sealed(base string) ([]byte, error) {
 }
 
 // amend appends how the month differs from what was frozen and corrected before.
-func amend(base string, frozen []byte, a *cost.Answer, month, now time.Time) (string, error) {
+func amend(base string, frozen []byte, a *cost.Answer, month, now time.Time, accept []string) (string, error) {
 	var c Closed
 	if err := json.Unmarshal(frozen, &c); err != nil {
+		return "", err
+	}
+	if err := refuseGaps(a.Gaps, c.Gaps, accept); err != nil {
 		return "", err
 	}
 	content, err := os.ReadFile(base + correctionsFile)
@@ -279,7 +288,7 @@ func differences(known, now []Entry) []Entry {
 	return sorted(off)
 }
 
-func table(list []Entry) ([]byte, error) {
+func table(list []Entry, gaps []cost.Gap) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
 	lines := [][]string{{"owner_kind", "owner", "team", "model", "state", "gpu_seconds", "gpu_seconds_without_price", "currency", "cost", "list_cost", "contracted_cost",
@@ -287,6 +296,9 @@ func table(list []Entry) ([]byte, error) {
 	for _, e := range list {
 		line := []string{cmp.Or(e.Owner.Kind, e.Owner.String()), text.Clean(e.Owner.ID, 2*maxKey), text.Clean(e.Owner.Team, maxKey), modelName(e.Model)}
 		lines = append(lines, append(line, numbers(e.State, e.Currency, e.Amounts)...))
+	}
+	for _, g := range gaps {
+		lines = append(lines, append([]string{"node", text.Clean(g.Node, 2*maxKey), "", ""}, gapCells(g)...))
 	}
 	err := w.WriteAll(lines)
 	return b.Bytes(), err

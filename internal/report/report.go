@@ -60,10 +60,11 @@ type Report struct {
 	Since     time.Time    `json:"since"`
 	Until     time.Time    `json:"until"`
 	By        By           `json:"by"`
-	Busy      string       `json:"busy"`   // what counts as busy
-	Prices    []cost.Price `json:"prices"` // in force now
-	Lines     []Line       `json:"lines"`  // the dearest first
-	Totals    []Line       `json:"totals"` // one for each currency
+	Busy      string       `json:"busy"`           // what counts as busy
+	Prices    []cost.Price `json:"prices"`         // in force now
+	Lines     []Line       `json:"lines"`          // the dearest first
+	Totals    []Line       `json:"totals"`         // one for each currency
+	Gaps      []cost.Gap   `json:"gaps,omitempty"` // what is missing from all of them
 
 	answer *cost.Answer
 }
@@ -117,7 +118,7 @@ func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
 	if begins := a.Since.Add(-slack); !since.IsZero() && begins.After(since) {
 		return nil, fmt.Errorf("%s has booked nothing before %s: %s", a.Node, a.Since.Format(time.RFC3339), advice(a.Since, a.Until))
 	}
-	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices, answer: a}
+	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices, Gaps: a.Gaps, answer: a}
 	lines, totals := lines{}, lines{}
 	for _, row := range a.Rows {
 		end := stepEnd(row.Hour, a.Width(), a.Until)
@@ -219,7 +220,7 @@ func (r *Report) header() []string {
 		fmt.Sprintf("Cost of the GPUs of %s%s by %s, from %s to %s", text.Clean(r.Node, maxKey), simulated, r.By, r.Since.UTC().Format(minute), r.Until.UTC().Format(minute)),
 		"Busy: " + r.Busy + ".",
 	}
-	return append(out, r.prices()...)
+	return append(append(out, r.prices()...), saysGaps(r.Gaps)...)
 }
 
 const minute = "2006-01-02 15:04 MST"

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"gpuvigil/internal/cost"
+	"gpuvigil/internal/text"
 )
 
 // decimal writes a whole number of which the last digits are after the point, with
@@ -73,6 +74,11 @@ func (r *Report) csv(w io.Writer) error {
 			if err := c.Write(append([]string{l.Key}, numbers(anyState, l.Currency, rest)...)); err != nil {
 				return err
 			}
+		}
+	}
+	for _, g := range r.Gaps {
+		if err := c.Write(append([]string{"node " + text.Clean(g.Node, maxKey)}, gapCells(g)...)); err != nil {
+			return err
 		}
 	}
 	c.Flush()
