@@ -67,6 +67,7 @@ type Report struct {
 	Gaps      []cost.Gap   `json:"gaps,omitempty"` // what is missing from all of them
 
 	answer *cost.Answer
+	leaves []Line // what is rounded: jobs of teams, else the lines
 }
 
 // Line is what something cost.
@@ -82,6 +83,8 @@ type Line struct {
 	// The first and the last step in which there was any time: from First on, to Last.
 	First time.Time `json:"first,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
+
+	team string // of a leaf: what it is rounded within
 }
 
 func (l *Line) add(r *cost.Row, from, until time.Time) {
@@ -119,27 +122,38 @@ func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
 		return nil, fmt.Errorf("%s has booked nothing before %s: %s", a.Node, a.Since.Format(time.RFC3339), advice(a.Since, a.Until))
 	}
 	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices, Gaps: a.Gaps, answer: a}
-	lines, totals := lines{}, lines{}
+	leaf := func(l lines, row cost.Row) *Line {
+		job, team := key(row, by), key(row, by)
+		if by == ByTeam || by == ByJob {
+			job, team = key(row, ByJob), key(row, ByTeam)
+		}
+		return l.within(team, job, row.Currency)
+	}
+	lines, totals, leaves := lines{}, lines{}, lines{}
 	for _, row := range a.Rows {
 		end := stepEnd(row.Hour, a.Width(), a.Until)
 		from := later(row.Hour, a.Since)
 		lines.at(key(row, by), row.Currency).add(&row, from, end)
 		totals.at("TOTAL", row.Currency).add(&row, from, end)
+		leaf(leaves, row).add(&row, from, end)
 	}
 	if by != ByGPU {
 		for _, s := range a.Shared {
 			line := lines.at(key(cost.Row{Owner: s.Owner, Model: s.Model}, by), s.Currency)
 			total := totals.at("TOTAL", s.Currency)
 			line.Total, total.Total = line.Total.Plus(s.Amounts), total.Total.Plus(s.Amounts)
+			l := leaf(leaves, cost.Row{Owner: s.Owner, Model: s.Model, Currency: s.Currency})
+			l.Total = l.Total.Plus(s.Amounts)
 		}
 	}
 	if by == ByJob || by == ByTeam {
 		for _, w := range a.Work {
 			line, total := lines.at(key(cost.Row{Owner: w.Owner}, by), w.Currency), totals.at("TOTAL", w.Currency)
 			line.Work, total.Work = line.Work.Plus(w.Work), total.Work.Plus(w.Work)
+			leaf(leaves, cost.Row{Owner: w.Owner, Currency: w.Currency})
 		}
 	}
-	r.Lines, r.Totals = lines.sorted(), totals.sorted()
+	r.Lines, r.Totals, r.leaves = lines.sorted(), totals.sorted(), leaves.sorted()
 	return r, nil
 }
 
@@ -157,13 +171,15 @@ func advice(first, until time.Time) string {
 	return "ask with --since=all for what there is"
 }
 
-// lines are by key and currency.
-type lines map[[2]string]*Line
+// lines are by team, where that matters, key and currency.
+type lines map[[3]string]*Line
 
-func (l lines) at(key, currency string) *Line {
-	k := [2]string{key, currency}
+func (l lines) at(key, currency string) *Line { return l.within("", key, currency) }
+
+func (l lines) within(team, key, currency string) *Line {
+	k := [3]string{team, key, currency}
 	if l[k] == nil {
-		l[k] = &Line{Key: key, Currency: currency, States: map[cost.State]cost.Amounts{}}
+		l[k] = &Line{Key: key, Currency: currency, States: map[cost.State]cost.Amounts{}, team: team}
 	}
 	return l[k]
 }
@@ -175,7 +191,7 @@ func (l lines) sorted() []Line {
 	}
 	slices.SortFunc(out, func(a, b Line) int {
 		return cmp.Or(strings.Compare(a.Currency, b.Currency), cmp.Compare(b.Total.Effective, a.Total.Effective),
-			cmp.Compare(b.Total.Time, a.Total.Time), strings.Compare(a.Key, b.Key))
+			cmp.Compare(b.Total.Time, a.Total.Time), strings.Compare(a.Key, b.Key), strings.Compare(a.team, b.team))
 	})
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -113,6 +114,42 @@ func TestLinesSumToTheTotal(t *testing.T) {
 			t.Fatalf("lines sum to %+v, the total is %+v, booked was %+v", sum, report.Totals, want)
 		}
 		printedSums(t, written(t, report, Table))
+		viewsAgree(t, a)
+	}
+}
+
+// viewsAgree holds that a number is the same in whichever view it is printed.
+func viewsAgree(t *testing.T, a *cost.Answer) {
+	t.Helper()
+	a.Rows = append(a.Rows, cost.Row{Hour: noon, UUID: "GPU", State: cost.Free, Currency: "EUR", Amounts: cost.Amounts{Time: 1e12 + 1e10, Effective: 1_115_000_001, Energy: 1e12, Carbon: 1e11}})
+	said := map[string]string{}
+	for _, by := range Groups() {
+		r, err := New(a, noon, By(by))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := written(t, r, Table)
+		table, more, _ := strings.Cut(text[strings.Index(text, "\n\n")+2:], "\n\n")
+		hours := map[string]string{}
+		for line := range strings.Lines(table) {
+			name, numbers, _ := strings.Cut(strings.Join(strings.Fields(line), " "), " ")
+			hours[name], _, _ = strings.Cut(numbers, " ")
+			if name != "TOTAL" && name != "unattributed" {
+				continue
+			}
+			if before := said[name]; before != "" && before != numbers {
+				t.Fatalf("%s is %q, and %q by %s", name, before, numbers, by)
+			}
+			said[name] = numbers
+		}
+		for line := range strings.Lines(more) {
+			if f := strings.Fields(line); by == string(ByJob) && len(f) == 9 && f[0] != "job" && hours[f[0]] != f[5] {
+				t.Fatalf("%s has %s GPU-hours, and %s in another table of the report", f[0], hours[f[0]], f[5])
+			}
+		}
+	}
+	if said["TOTAL"] == "" || said["unattributed"] == "" {
+		t.Fatalf("views have no lines to compare: %v", said)
 	}
 }
 
@@ -127,6 +164,7 @@ func printedSums(t *testing.T, text string) {
 			continue
 		}
 		total := fields[0] == "TOTAL"
+		var cells []int64
 		for i, f := range fields[len(fields)-11:] {
 			v, err := strconv.ParseInt(strings.ReplaceAll(f, ".", ""), 10, 64)
 			if err != nil {
@@ -139,6 +177,11 @@ func printedSums(t *testing.T, text string) {
 				t.Fatalf("column %d sums to %d in the last digit, the total line says %d:\n%s", i, sums[i], v, text)
 			}
 			sums[i] += v
+			cells = append(cells, v)
+		}
+		off := sum(cells[1:7]) - cells[0]
+		if off < -5 || off > 5 || slices.Max(cells[1:7]) > cells[0]+1 || off != 0 && !strings.Contains(text, acrossRounded) || cells[8] > cells[7] {
+			t.Fatalf("states sum to %d more than %d GPU-hours, %d cents are not busy of %d:\n%s", off, cells[0], cells[8], cells[7], line)
 		}
 		if total {
 			break
