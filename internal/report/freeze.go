@@ -3,17 +3,11 @@ package report
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"gpuvigil/collector"
@@ -113,16 +107,6 @@ func Freeze(dir string, a *cost.Answer, month, now time.Time, accept ...string) 
 	return said, nil
 }
 
-// frozenFiles are what a frozen month is made of, in the order in which they are
-// published: the checksums come last, and seal the others.
-var frozenFiles = []string{".csv", ".focus.csv", ".json", ".sha256"}
-
-// What corrects it is in files of its own.
-const (
-	correctionsFile  = ".corrections.jsonl"
-	correctionsFOCUS = ".corrections.focus.csv"
-)
-
 func freeze(base string, a *cost.Answer, month, now time.Time, accept []string) (string, error) {
 	frozen, err := sealed(base)
 	if err != nil {
@@ -158,136 +142,6 @@ func freeze(base string, a *cost.Answer, month, now time.Time, accept []string) 
 	return fmt.Sprintf("froze %s: %d entries in %s.json and .csv", c.Month, len(c.Entries), base), nil
 }
 
-// checksums is what sha256sum reads.
-func checksums(month string, content map[string][]byte) string {
-	var out strings.Builder
-	for _, suffix := range []string{".json", ".csv", ".focus.csv"} {
-		fmt.Fprintf(&out, "%x  %s%s\n", sha256.Sum256(content[suffix]), month, suffix)
-	}
-	return out.String()
-}
-
-// sealed returns the JSON of a frozen month after it has held all of its files against
-// their checksums; nil without any of them. A month of which files are missing is
-// refused: it cannot be told whether somebody took them, or a freeze was cut short.
-func sealed(base string) ([]byte, error) {
-	content := map[string][]byte{}
-	var there, missing []string
-	for _, suffix := range append([]string{correctionsFile, correctionsFOCUS}, frozenFiles...) {
-		name := filepath.Base(base) + suffix
-		data, err := os.ReadFile(base + suffix)
-		switch {
-		case err == nil:
-			content[suffix], there = data, append(there, name)
-		case !errors.Is(err, fs.ErrNotExist):
-			return nil, err
-		case slices.Contains(frozenFiles, suffix):
-			missing = append(missing, name)
-		}
-	}
-	if len(there) == 0 {
-		return nil, nil
-	}
-	if len(missing) > 0 {
-		return nil, fmt.Errorf("there is %s and no %s: put back what was frozen; if no freeze has ever ended well there, move away all files of the month", there[0], strings.Join(missing, ", "))
-	}
-	want := checksums(filepath.Base(base), content)
-	for line := range strings.Lines(want) {
-		if !strings.Contains(string(content[".sha256"]), line) {
-			_, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
-			return nil, fmt.Errorf("%s is not what its checksum in %s.sha256 says: put back what was frozen", name, base)
-		}
-	}
-	if string(content[".sha256"]) != want {
-		return nil, fmt.Errorf("%s.sha256 is not what was written: put it back", base)
-	}
-	return content[".json"], nil
-}
-
-// amend appends how the month differs from what was frozen and corrected before.
-func amend(base string, frozen []byte, a *cost.Answer, month, now time.Time, accept []string) (string, error) {
-	var c Closed
-	if err := json.Unmarshal(frozen, &c); err != nil {
-		return "", err
-	}
-	if err := refuseGaps(a.Gaps, c.Gaps, accept); err != nil {
-		return "", err
-	}
-	content, err := os.ReadFile(base + correctionsFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	before, err := readCorrections(frozen, content)
-	if err != nil {
-		return "", fmt.Errorf("read %s.corrections.jsonl: %w: put back what was written", base, err)
-	}
-	found := differences(append(c.Entries, before...), entries(a))
-	for i := range found {
-		found[i].Corrected = now
-	}
-	content, err = appendCorrections(frozen, content, found)
-	if err != nil {
-		return "", err
-	}
-	if len(found) > 0 {
-		if err := publish(base+correctionsFile, content); err != nil {
-			return "", err
-		}
-	}
-	also, err := amendFOCUS(base, c.Node, month, before, found)
-	if err != nil {
-		return "", err
-	}
-	if len(found) == 0 {
-		return fmt.Sprintf("%s is frozen since %s and nothing has changed%s", c.Month, c.Frozen.Format(time.RFC3339), also), nil
-	}
-	return fmt.Sprintf("%s is frozen since %s and stays so; %d corrections were added to %s.corrections.jsonl%s", c.Month, c.Frozen.Format(time.RFC3339), len(found), base, also), nil
-}
-
-// amendFOCUS writes corrections as FOCUS. The file is made of the sealed ones: if it is
-// not what they say, because it was edited or an amendment was cut short, it is made
-// again, and that is said.
-func amendFOCUS(base, node string, month time.Time, before, found []Entry) (said string, err error) {
-	path := base + correctionsFOCUS
-	old, err := os.ReadFile(path)
-	gone := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !gone {
-		return "", err
-	}
-	if len(before) == 0 && !gone {
-		return "", fmt.Errorf("there is %s and no %s.corrections.jsonl that it was made of: put back what was written", path, base)
-	}
-	write := func(list []Entry) ([]byte, error) {
-		var b bytes.Buffer
-		err := focusEntries(&b, node, month, list)
-		return b.Bytes(), err
-	}
-	was, err := write(before)
-	if err != nil {
-		return "", err
-	}
-	if len(before) > 0 && !bytes.Equal(old, was) {
-		said = fmt.Sprintf("; %s was not what the corrections say, and was made again", path)
-	}
-	now, err := write(append(slices.Clone(before), found...))
-	if err != nil || len(before)+len(found) == 0 || said == "" && len(found) == 0 {
-		return said, err
-	}
-	return said, publish(path, now)
-}
-
-// differences returns what must be added to the known entries to have the others.
-func differences(known, now []Entry) []Entry {
-	off := map[Entry]cost.Amounts{}
-	for _, e := range now {
-		off[e.key()] = e.Amounts
-	}
-	for _, e := range known {
-		off[e.key()] = off[e.key()].Minus(e.Amounts)
-	}
-	return sorted(off)
-}
-
 func table(list []Entry, gaps []cost.Gap) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -302,51 +156,4 @@ func table(list []Entry, gaps []cost.Gap) ([]byte, error) {
 	}
 	err := w.WriteAll(lines)
 	return b.Bytes(), err
-}
-
-// lock keeps a second freeze out of the directory, which it makes if need be.
-func lock(dir string) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		d.Close()
-		return nil, fmt.Errorf("another one is under way there: %w", err)
-	}
-	return func() { d.Close() }, nil
-}
-
-// publish puts a file in its place whole, on disk and read-only.
-func publish(path string, content []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".freeze-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Chmod(0o444)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
