@@ -89,7 +89,7 @@ func freezeMonth(ctx context.Context, p *program, from *costs, dir, month string
 	return err
 }
 
-// beginning returns the hour in which the report begins; zero for whatever there is.
+// beginning returns since when a report is asked for; zero for whatever there is.
 func beginning(text string, now time.Time) (time.Time, error) {
 	if text == "all" {
 		return time.Time{}, nil
@@ -98,5 +98,5 @@ func beginning(text string, now time.Time) (time.Time, error) {
 	if err != nil || d <= 0 {
 		return time.Time{}, fmt.Errorf("--since=%.40q is no length of time: write 12h or 30d, or all for what there is", text)
 	}
-	return now.Add(-time.Duration(d)).UTC().Truncate(time.Hour), nil
+	return now.Add(-time.Duration(d)).UTC(), nil
 }

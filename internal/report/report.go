@@ -161,12 +161,16 @@ func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
 // scraped a few times in it.
 const slack = 2 * time.Minute
 
-// advice says which --since is not refused where there is something from first on. The
-// command line begins with the whole hour that it falls into.
+// advice says which --since is not refused where there is something from first on.
 func advice(first, until time.Time) string {
-	begins := first.Add(-slack).Truncate(time.Hour).Add(time.Hour)
-	if hours := int(until.Sub(begins).Hours()); hours > 0 {
-		return fmt.Sprintf("ask with --since=%dh, or --since=all for what there is", hours)
+	known := until.Sub(first)
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{time.Hour, "h"}, {time.Minute, "m"}} {
+		if n := int(known / unit.length); n > 0 {
+			return fmt.Sprintf("ask with --since=%d%s, or --since=all for what there is", n, unit.name)
+		}
 	}
 	return "ask with --since=all for what there is"
 }
