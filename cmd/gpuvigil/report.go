@@ -27,7 +27,7 @@ func addCostReport(app *kingpin.Application) (string, command) {
 		case *freeze != "":
 			return freezeMonth(ctx, p, from, *freeze, *month, *accept)
 		case len(*accept) > 0:
-			return errors.New("found --accept-gap without --freeze, allowed: both")
+			return wrongUsage{errors.New("found --accept-gap without --freeze, allowed: both")}
 		case *month != "":
 			return wrongUsage{errors.New("found --month without --freeze, allowed: both")}
 		}
