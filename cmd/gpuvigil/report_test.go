@@ -18,6 +18,7 @@ func TestWhereCostsComeFrom(t *testing.T) {
 		"both or none":                  {"cost", "--prometheus.url=http://db", "--prometheus.username=me"},
 		"name a file":                   {"budget", "--prometheus.url=http://127.0.0.1:1", "--prometheus.bearer-token-file=" + missing},
 		"found --month without":         {"cost", "--local", "--month=2026-01"},
+		"found --accept-gap without":    {"cost", "--local", "--accept-gap=n1"},
 		"what is not over":              {"cost", "--local", "--freeze=" + missing, "--month=2999-01"},
 		"127.0.0.1:1: connect: connect": {"cost", "--prometheus.url=http://127.0.0.1:1"},
 	} {

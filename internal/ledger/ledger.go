@@ -270,7 +270,7 @@ func (l *Ledger) key(st *gpu, uuid string, at time.Time, t timed, ns int64) cost
 
 func (l *Ledger) add(at time.Time, k cost.Key, a cost.Amounts) {
 	l.fresh.add(l.span(at), k, a)
-	l.spend(at, k.Owner.Team, l.currency, a.Effective)
+	l.spend(at, k.Owner, l.currency, a.Effective)
 	l.hold(at, k, a)
 	total := l.accounts[k]
 	if total == nil {

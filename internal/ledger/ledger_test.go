@@ -200,6 +200,34 @@ func TestAnotherCurrencyBeginsAtZero(t *testing.T) {
 	}
 }
 
+// A report says when the first GPU was seen, and not the hour that this was in: what
+// was before was spent by nobody that it knows.
+func TestTheBeginningIsWhenTheFirstGPUWasSeen(t *testing.T) {
+	b := newBench(t, price.Config{})
+	first := start.Truncate(time.Hour).Add(56 * time.Minute)
+	for s := 0; s <= 2*3600; s++ {
+		gpus := 1
+		if s > 60 {
+			gpus = 2
+		}
+		b.Observe(at(first.Add(time.Duration(s)*time.Second), gpus).Snapshot)
+	}
+	for _, when := range []string{"at once", "after a write", "after a restart"} {
+		if a := b.costs(); !a.Since.Equal(first) || !a.Until.Equal(first.Add(2*time.Hour)) {
+			t.Errorf("%s: it answers for %v to %v, want from the first snapshot at %v", when, a.Since, a.Until, first)
+		}
+		a, err := b.Costs(first.Add(time.Hour), first.Add(3*time.Hour))
+		if err != nil || !a.Since.Equal(first.Add(time.Hour).Truncate(time.Hour)) {
+			t.Errorf("%s: of the second hour it answers from %v, %v", when, a.Since, err)
+		}
+		b.write()
+		if when == "after a write" {
+			b.restart()
+			b.Observe(at(first.Add(2*time.Hour), 2).Snapshot)
+		}
+	}
+}
+
 // TestWhatHadAPriceKeepsIt takes a currency there and back between two writes: what was
 // booked at a price in force is booked at that price, in its currency.
 func TestWhatHadAPriceKeepsIt(t *testing.T) {

@@ -201,7 +201,7 @@ func (l *Ledger) recallMonth() error {
 				l.cfg.Log.Error("An hour of the ledger cannot be read: what teams spent in it is missing from their month.", "key", k, "err", err)
 			}
 			for _, e := range list {
-				l.spend(hour, e.Owner.Team, currency, cost.FromArray(e.Amount).Effective)
+				l.spend(hour, e.Owner, currency, cost.FromArray(e.Amount).Effective)
 			}
 			return true
 		})
