@@ -13,7 +13,7 @@ func (p *pipeline) inference() (*inference.Inference, error) {
 	}
 	for _, t := range p.cfg.Inference.Targets {
 		a := address(t.Page)
-		cfg.Targets = append(cfg.Targets, inference.Target{Engine: t.Engine, Model: t.Model, GPUs: t.GPUs,
+		cfg.Targets = append(cfg.Targets, inference.Target{Name: t.Name, Engine: t.Engine, Model: t.Model, GPUs: t.GPUs,
 			URL: a.URL, TLS: a.TLS, Token: a.Token, User: a.User, Password: a.Password})
 	}
 	if p.cfg.Inference.Discover && p.demo == nil {

@@ -4,6 +4,7 @@
 package inference
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -32,6 +33,7 @@ type Config struct {
 // Target is one server's metrics page.
 type Target struct {
 	URL      string
+	Name     string   // in place of the URL, in labels; empty: the URL without its query
 	Engine   string   // auto, or one of metric.Engines
 	Model    string   // name of the model of a server that does not tell
 	GPUs     []string // uuids that it runs on; empty: any of the node
@@ -120,6 +122,7 @@ func (s *Inference) Sample(ctx context.Context) (*collector.Part, error) {
 		part.Endpoints = append(part.Endpoints, t.known...)
 		part.Targets = append(part.Targets, t.health(part.Time))
 		s.say(t, errs[i])
+		s.accuse(t, snap, part.Time)
 	}
 	return part, nil
 }
@@ -138,13 +141,35 @@ func (s *Inference) say(t *target, err error) {
 	}
 }
 
+// listedAfter is how long the GPUs and MIG devices may take until they are all listed.
+const listedAfter = time.Minute
+
+// accuse logs once that a target is configured to run on GPUs that are not on this node.
+// Where there are no GPUs at all that is said by others.
+func (s *Inference) accuse(t *target, snap *collector.Snapshot, now time.Time) {
+	if t.found != nil || snap == nil || len(snap.GPUs) == 0 {
+		return
+	}
+	unknown := t.strangers(snap)
+	switch {
+	case len(unknown) == 0:
+		t.strange, t.accused = time.Time{}, false
+	case t.strange.IsZero():
+		t.strange = now
+	case !t.accused && now.Sub(t.strange) >= listedAfter:
+		t.accused = true
+		s.cfg.Log.Warn("An inference target names GPUs that are not on this node: its tokens for each GPU and joule are left out. Compare with nvidia-smi -L.",
+			"endpoint", t.shown, "gpus", unknown)
+	}
+}
+
 // target makes what is kept of a target.
 func (s *Inference) target(t Target) (*target, error) {
 	at, err := page.New(page.Address{URL: t.URL, TLS: t.TLS, Token: t.Token, User: t.User, Password: t.Password}, s.cfg.Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("an inference target: %w", err)
 	}
-	shown := at.URL()
+	shown := cmp.Or(t.Name, at.URL())
 	x := s.indexes[t.Engine]
 	if x == nil {
 		return nil, fmt.Errorf("inference target %s is of engine %q, which is not known: known are auto, %v", shown, t.Engine, metric.Engines)

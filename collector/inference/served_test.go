@@ -3,6 +3,7 @@ package inference
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"strings"
@@ -242,6 +243,42 @@ func TestTokensPerJouleAndGPU(t *testing.T) {
 			t.Errorf("%v tokens a second on each GPU, %v a joule; want 500 and 0.5", a, b)
 		}
 	})
+}
+
+// A GPU that is not on this node has no tokens, and whoever named it learns so, once.
+func TestGPUsThatAreNotHere(t *testing.T) {
+	const here, mig, away = "GPU-a", "MIG-b", "GPU-c"
+	snap := &collector.Snapshot{GPUs: []collector.GPU{{UUID: here}}, Instances: []collector.Instance{{MIGUUID: mig}}}
+	for name, c := range map[string]struct {
+		gpus []string
+		snap *collector.Snapshot
+		told bool
+		says int
+	}{
+		"here": {[]string{here, mig}, snap, true, 0}, "away": {[]string{away}, snap, false, 1}, "one of two": {[]string{here, away}, snap, false, 1},
+		"no snapshot yet": {[]string{here}, nil, false, 0}, "no GPUs at all": {[]string{here}, &collector.Snapshot{}, false, 0},
+	} {
+		var said strings.Builder
+		s := &Inference{cfg: Config{Log: slog.New(slog.NewTextHandler(&said, nil))}}
+		tt := &target{Target: Target{GPUs: c.gpus}, shown: "chat", book: newBook(indexes()["auto"], "auto", "")}
+		at := time.Unix(1790000000, 0)
+		for i := range 40 {
+			if _, err := tt.book.read(strings.NewReader(fmt.Sprintf("vllm:generation_tokens_total{model_name=\"m\"} %d\n", 100*i))); err != nil {
+				t.Fatal(err)
+			}
+			at = at.Add(5 * time.Second)
+			tt.output = collector.NewReadings(metric.Target)
+			tt.book.settle("http://x", tt.GPUs, at)
+			tt.measure(c.snap, at)
+			s.accuse(tt, c.snap, at)
+		}
+		if tt.output.Has(metric.TokensPerGPU) != c.told {
+			t.Errorf("%s: %v tokens a second on each GPU, want them told: %t", name, tt.output.Value(metric.TokensPerGPU), c.told)
+		}
+		if n := strings.Count(said.String(), "not on this node"); n != c.says || c.says > 0 && !strings.Contains(said.String(), away) {
+			t.Errorf("%s: it is said %d times, want %d: %s", name, n, c.says, said.String())
+		}
+	}
 }
 
 // More targets hang than are read side by side: each good one gets its turn.

@@ -312,7 +312,7 @@ func (c *Config) check(file string, at lines) error {
 			fail(key, "found control characters or more than %d letters, allowed: a plain name", maxName)
 		}
 	}
-	c.checkInference(fail)
+	c.checkInference(at, fail)
 	for id, r := range c.Rules {
 		book := rules.Get(id)
 		if book == nil {
