@@ -27,11 +27,11 @@ type Target struct {
 	Page
 }
 
-func (c *Config) checkInference(at lines, fail func(key, format string, args ...any)) {
+func (c *Config) checkInference(fail func(key, format string, args ...any)) {
 	for i, t := range c.Inference.Targets {
 		key := fmt.Sprintf("inference.targets[%d]", i)
 		t.Page.check(key, true, fail)
-		c.checkName(i, key, at, fail)
+		c.checkName(i, key, fail)
 		for n, uuid := range t.GPUs {
 			if !uuidForm.MatchString(uuid) {
 				fail(fmt.Sprintf("%s.gpus[%d]", key, n), "found %q, allowed: the uuid of a GPU or of a MIG device, as nvidia-smi -L prints it: GPU- or MIG- and 8-4-4-4-12 hexadecimal digits", clean(uuid))
@@ -66,7 +66,7 @@ func (t *Target) Endpoint() string {
 
 // checkName refuses a target that is called as one before it: they would share their
 // series, and one would hide the other.
-func (c *Config) checkName(i int, key string, at lines, fail func(key, format string, args ...any)) {
+func (c *Config) checkName(i int, key string, fail func(key, format string, args ...any)) {
 	t := &c.Inference.Targets[i]
 	if !plainName(t.Name) || strings.Contains(t.Name, "#") {
 		fail(key+".name", "found #, control characters or more than %d letters, allowed: a plain name", maxName)
@@ -76,7 +76,7 @@ func (c *Config) checkName(i int, key string, at lines, fail func(key, format st
 		return
 	}
 	other := fmt.Sprintf("inference.targets[%d]", before)
-	line := at.of(other)
+	line := c.at.of(other)
 	switch o := c.Inference.Targets[before]; o.URL {
 	case t.URL:
 		fail(key, "found %s a second time, allowed: each server once; %s in line %d is the same", withoutSecrets(t.URL), other, line)
