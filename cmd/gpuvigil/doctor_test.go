@@ -129,3 +129,22 @@ func withSysFS(dir string) *config.Config {
 	c.Host.SysFS = dir
 	return c
 }
+
+// Of files that are refused the doctor names some, and says why.
+func TestDoctorNamesRefusedFiles(t *testing.T) {
+	c := config.Default()
+	c.Textfile.Directory = t.TempDir()
+	if err := os.Chmod(c.Textfile.Directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(c.Textfile.Directory, "slurm-1.prom"), "training_loss 3\n")
+	if d := doctorTextfile(c); !d.ok {
+		t.Errorf("a good file is there, and the doctor says %+v", d)
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		put(t, filepath.Join(c.Textfile.Directory, name+".prom"), "training_loss three\n")
+	}
+	if d := doctorTextfile(c); d.ok || !strings.Contains(d.found, "6 files") || !strings.Contains(d.found, "a.prom: a line of it is no sample") || !strings.Contains(d.found, "and 1 more") {
+		t.Errorf("six files are refused, and the doctor says %+v", d)
+	}
+}
