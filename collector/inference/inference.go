@@ -98,20 +98,7 @@ func (s *Inference) Sample(ctx context.Context) (*collector.Part, error) {
 	if s.found != nil {
 		targets = slices.Concat(targets, s.found.targets(s, snap, time.Now()))
 	}
-	var wait sync.WaitGroup
-	slots := make(chan struct{}, maxAtOnce)
-	errs := make([]error, len(targets))
-	for i := range targets {
-		// With more hanging targets than slots those at the end would never be read.
-		i = (i + s.first) % len(targets)
-		wait.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			errs[i] = targets[i].read(ctx, snap)
-		})
-	}
-	wait.Wait()
-	s.first += maxAtOnce
+	errs := s.read(ctx, targets, snap)
 	part := &collector.Part{Time: time.Now()}
 	for i, t := range targets {
 		if t.found != nil {
@@ -127,6 +114,25 @@ func (s *Inference) Sample(ctx context.Context) (*collector.Part, error) {
 	return part, nil
 }
 
+// read reads the targets side by side, and returns what is wrong with each.
+func (s *Inference) read(ctx context.Context, targets []*target, snap *collector.Snapshot) []error {
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, maxAtOnce)
+	errs := make([]error, len(targets))
+	for i := range targets {
+		// With more hanging targets than slots those at the end would never be read.
+		i = (i + s.first) % len(targets)
+		wait.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			errs[i] = targets[i].read(ctx, snap)
+		})
+	}
+	wait.Wait()
+	s.first += maxAtOnce
+	return errs
+}
+
 // say logs when a target's page goes and comes back.
 func (s *Inference) say(t *target, err error) {
 	failing := err != nil
@@ -139,6 +145,31 @@ func (s *Inference) say(t *target, err error) {
 	} else {
 		s.cfg.Log.Info("An inference server's metrics are read again.", "endpoint", t.shown)
 	}
+}
+
+// Tried is what came of reading a configured target once.
+type Tried struct {
+	Endpoint string
+	Models   []collector.EndpointKey // what it serves, if it could be read
+	GPUs     []string                // of those configured, that are not among the snapshot's
+	Err      error
+}
+
+// Try reads each configured target once, as Sample does, for somebody who wants to know
+// why one cannot be read.
+func (s *Inference) Try(ctx context.Context, snap *collector.Snapshot) []Tried {
+	var out []Tried
+	for i, err := range s.read(ctx, s.targets, snap) {
+		t := s.targets[i]
+		tried := Tried{Endpoint: t.shown, GPUs: t.strangers(snap), Err: err}
+		if err == nil {
+			for _, e := range t.known {
+				tried.Models = append(tried.Models, e.Key())
+			}
+		}
+		out = append(out, tried)
+	}
+	return out
 }
 
 // listedAfter is how long the GPUs and MIG devices may take until they are all listed.
