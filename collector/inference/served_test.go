@@ -161,13 +161,14 @@ func TestManyModels(t *testing.T) {
 
 func TestModelNamesAreBounded(t *testing.T) {
 	long := strings.Repeat("ü", 300)
-	page := "vllm:num_requests_running{model_name=\"" + long + "\"} 1\nvllm:num_requests_running{model_name=\"caf\xff\"} 2\nvllm:num_requests_running{model_name=\"a\\\\b\\\"c\\n\"} 3\n"
+	page := "vllm:num_requests_running{model_name=\"" + long + "\"} 1\nvllm:num_requests_running{model_name=\"caf\xff\"} 2\nvllm:num_requests_running{model_name=\"a\\\\b\\\"c\\n\"} 3\n" +
+		"vllm:num_requests_running{model_name=\"x\x00\x1b[31my\"} 4\n"
 	part := sampleOf(t, source(t, "auto", serve([]byte(page))))
 	var names []string
 	for _, e := range part.Endpoints {
 		names = append(names, e.Model)
 	}
-	want := []string{"a\\b\"c\n", "caf\uFFFD", strings.Repeat("ü", 100)}
+	want := []string{"a\\b\"c", "caf\uFFFD", "x [31my", strings.Repeat("ü", maxName-1) + "…"}
 	if strings.Join(names, "|") != strings.Join(want, "|") {
 		t.Errorf("models %q, want %q", names, want)
 	}
