@@ -26,7 +26,7 @@ func addCostReport(app *kingpin.Application) (string, command) {
 		case *freeze != "":
 			return freezeMonth(ctx, p, from, *freeze, *month)
 		case *month != "":
-			return errors.New("found --month without --freeze, allowed: both")
+			return wrongUsage{errors.New("found --month without --freeze, allowed: both")}
 		}
 		begin, err := beginning(*since, time.Now())
 		if err != nil {
@@ -66,7 +66,7 @@ func freezeMonth(ctx context.Context, p *program, from *costs, dir, month string
 	now := time.Now()
 	since, until, err := report.Month(month, now)
 	if err != nil {
-		return err
+		return wrongUsage{err}
 	}
 	answer, err := from.ask(ctx, since, until)
 	if err != nil {
@@ -87,7 +87,7 @@ func beginning(text string, now time.Time) (time.Time, error) {
 	}
 	d, err := model.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return time.Time{}, fmt.Errorf("--since=%.40q is no length of time: write 12h or 30d, or all for what there is", text)
+		return time.Time{}, wrongUsage{fmt.Errorf("--since=%.40q is no length of time: write 12h or 30d, or all for what there is", text)}
 	}
 	return now.Add(-time.Duration(d)).UTC().Truncate(time.Hour), nil
 }

@@ -51,17 +51,14 @@ type Config struct {
 	Links      Links             `yaml:"links"`
 	Alerting   Alerting          `yaml:"alerting"`
 
-	file string // that it was read from; empty: none
+	file string // that it was read from
 	at   lines
 }
 
-// Place says where a key stands, as file:line; for one that is not given, where it is
-// missing.
+// Place says where the key, such as prices.own[0].currency, stands: gpuvigil.yml:7. A
+// key that the file does not have is where it would stand.
 func (c *Config) Place(key string) string {
-	if c.file == "" {
-		return "configuration"
-	}
-	return place(c.file, c.at.of(key))
+	return place(cmp.Or(c.file, "configuration"), c.at.of(key))
 }
 
 // Sampling is how often each tier of readings is taken.

@@ -10,22 +10,24 @@ import (
 
 const day = 24 * time.Hour
 
-// daily is what each team spent on each day (UTC), in billionths of the currency. It is
+// daily is what each team spent on each day (UTC), in billionths of a currency. It is
 // read from the hours when the agent starts.
 type daily map[teamDay]int64
 
 type teamDay struct {
 	team string
 	day  time.Time
+
+	currency string
 }
 
 // spend adds what a team's time cost.
-func (l *Ledger) spend(at time.Time, team string, nano int64) {
+func (l *Ledger) spend(at time.Time, team, currency string, nano int64) {
 	if hour := at.UTC().Truncate(time.Hour); l.began.IsZero() || hour.Before(l.began) {
 		l.began = hour
 	}
 	if team != "" && nano > 0 {
-		l.daily[teamDay{team, at.UTC().Truncate(day)}] += nano
+		l.daily[teamDay{team, at.UTC().Truncate(day), currency}] += nano
 	}
 }
 
@@ -60,7 +62,7 @@ func (l *Ledger) months() []cost.TeamMonth {
 		}
 	}
 	for k, nano := range l.daily {
-		if k.day.Before(month) {
+		if k.day.Before(month) || k.currency != l.currency {
 			continue
 		}
 		if days[k.team] == nil {

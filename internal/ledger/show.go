@@ -185,20 +185,20 @@ func (l *Ledger) recall(since time.Time, within func(time.Time) bool) (*cost.Ans
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	rows := func(h hours) (out []cost.Row) {
-		for hour, in := range h {
-			if !within(hour) {
+		for at, in := range h {
+			if !within(at.hour) {
 				continue
 			}
 			for k, v := range in {
 				acc := l.account(k, *v)
-				out = append(out, cost.Row{Hour: hour, GPU: acc.GPU, UUID: k.UUID, Model: acc.Model, Owner: k.Owner, State: k.State, Currency: l.currency, Amounts: *v})
+				out = append(out, cost.Row{Hour: at.hour, GPU: acc.GPU, UUID: k.UUID, Model: acc.Model, Owner: k.Owner, State: k.State, Currency: at.currency, Amounts: *v})
 			}
 		}
 		return out
 	}
 	a := &cost.Answer{Node: l.cfg.Node, Simulated: l.simulated, Since: since, Until: since, Busy: BusyMeans(), Prices: l.prices(), Rows: []cost.Row{}, Budgets: l.cfg.Budgets}
 	return a, memory{fresh: rows(l.fresh), writing: rows(l.writing),
-		freshWork: l.freshWork.rows(l.currency, within), writingWork: l.writingWork.rows(l.currency, within), sequence: l.sequence, now: l.now}
+		freshWork: l.freshWork.rows(within), writingWork: l.writingWork.rows(within), sequence: l.sequence, now: l.now}
 }
 
 // sequenceOf returns which transaction was the last on disk.
