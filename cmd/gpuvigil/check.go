@@ -26,13 +26,8 @@ func addCheck(app *kingpin.Application) (string, command) {
 		if err != nil {
 			return err
 		}
-		if err := checkSecrets(c); err != nil {
-			return err
-		}
-		if err := checkFleetSecrets(c); err != nil {
-			return err
-		}
-		if _, err := priceBook(c); err != nil {
+		_, priceErr := priceBook(c)
+		if err := errors.Join(checkSecrets(c), checkFleetSecrets(c), priceErr); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(p.out, "%s is valid: %d inference targets, %d Slack receivers\n", *file, len(c.Inference.Targets), len(c.Alerting.Slack))

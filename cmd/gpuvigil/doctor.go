@@ -19,6 +19,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"golang.org/x/sys/unix"
 
+	"gpuvigil/collector"
 	"gpuvigil/collector/child"
 	"gpuvigil/collector/frame"
 	"gpuvigil/internal/config"
@@ -45,13 +46,14 @@ func addDoctor(app *kingpin.Application) (string, command) {
 		c, diagnoses := doctorConfig(*file)
 		c.Host.ProcFS, c.Host.SysFS = cmp.Or(*procfs, c.Host.ProcFS), cmp.Or(*sysfs, c.Host.SysFS)
 		diagnoses = append(diagnoses, doctorState(*state))
-		gpus, listed := doctorGPUs(ctx, *library, c)
+		gpus, listed, part := doctorGPUs(ctx, *library, c)
 		diagnoses = append(diagnoses, gpus...)
 		diagnoses = append(diagnoses, doctorBus(c, listed))
 		diagnoses = append(diagnoses, doctorHost(ctx, c)...)
 		diagnoses = append(diagnoses, doctorTiers(c)...)
 		diagnoses = append(diagnoses, doctorMovement(c)...)
 		diagnoses = append(diagnoses, doctorAPI(ctx, c)...)
+		diagnoses = append(diagnoses, doctorTargets(ctx, c, part)...)
 		diagnoses = append(diagnoses, doctorDiscovery(c))
 		diagnoses = append(diagnoses, doctorTextfile(c))
 		diagnoses = append(diagnoses, doctorSlack(ctx, c)...)
@@ -120,17 +122,18 @@ func doctorState(flag string) diagnosis {
 	return d
 }
 
-// doctorGPUs looks at the GPUs as the agent would, and says how many there are.
-func doctorGPUs(ctx context.Context, library string, c *config.Config) ([]diagnosis, int) {
+// doctorGPUs looks at the GPUs as the agent would, and says how many there are and
+// which; nil if nobody lists them.
+func doctorGPUs(ctx context.Context, library string, c *config.Config) ([]diagnosis, int, *collector.Part) {
 	if c.NVML.Source.Given() {
 		return doctorGPUPage(ctx, c)
 	}
-	driver := doctorNVML(ctx, library, c)
-	return driver, len(driver) - 1
+	driver, part := doctorNVML(ctx, library, c)
+	return driver, len(driver) - 1, part
 }
 
 // doctorNVML starts the same child that the agent would, and waits for one frame.
-func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnosis {
+func doctorNVML(ctx context.Context, library string, c *config.Config) ([]diagnosis, *collector.Part) {
 	d := diagnosis{what: "NVIDIA driver (NVML)"}
 	if library != "" {
 		c.NVML.LibraryPath = library
@@ -140,7 +143,7 @@ func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnos
 	self, err := os.Executable()
 	if err != nil {
 		d.found = err.Error()
-		return []diagnosis{d}
+		return []diagnosis{d}, nil
 	}
 	process := exec.CommandContext(ctx, self, childArgs(c)...)
 	process.WaitDelay = 5 * time.Second
@@ -150,11 +153,11 @@ func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnos
 	stdout, outErr := process.StdoutPipe()
 	if err := errors.Join(inErr, outErr); err != nil {
 		d.found = err.Error()
-		return []diagnosis{d}
+		return []diagnosis{d}, nil
 	}
 	if err := process.Start(); err != nil {
 		d.found = "start the child: " + err.Error()
-		return []diagnosis{d}
+		return []diagnosis{d}, nil
 	}
 	part, readErr := frame.NewReader(stdout).Read()
 	closeErr := stdin.Close()
@@ -169,7 +172,7 @@ func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnos
 		if !d.needed {
 			d.advice = "without a driver gpuvigil watches the host only; with one, check that nvidia-smi works for this user and that the container has the GPU's device files"
 		}
-		return []diagnosis{d}
+		return []diagnosis{d}, nil
 	}
 	d.ok = true
 	var versions []string
@@ -197,7 +200,7 @@ func doctorNVML(ctx context.Context, library string, c *config.Config) []diagnos
 		}
 		out = append(out, line)
 	}
-	return out
+	return out, part
 }
 
 func lastLine(s string) string {

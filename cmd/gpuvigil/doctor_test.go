@@ -2,6 +2,8 @@ package main
 
 import (
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuvigil/collector"
 	"gpuvigil/internal/config"
 )
 
@@ -172,8 +175,60 @@ func TestDoctorOnFindingInferenceServers(t *testing.T) {
 	says(true, "are looked at", "")
 }
 
+// Of each server the doctor says what it serves or why it cannot be read, and which of
+// its GPUs are not here.
+func TestDoctorAsksInferenceServers(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/login" {
+			_, _ = w.Write([]byte("<html>"))
+			return
+		}
+		_, _ = w.Write([]byte("vllm:num_requests_running{model_name=\"acme/chat-8b\"} 1\n"))
+	}))
+	defer srv.Close()
+	const away = "GPU-5ca1ab1e-0000-4000-8000-000000000000"
+	c := config.Default()
+	if got := doctorTargets(t.Context(), c, nil); got != nil {
+		t.Errorf("no server is configured, and the doctor says %+v", got)
+	}
+	c.Inference.Targets = []config.Target{
+		{Engine: "auto", Page: config.Page{URL: srv.URL + "/metrics?key=hunter2"}, GPUs: []string{away}}, {Engine: "auto", Page: config.Page{URL: srv.URL + "/login"}},
+	}
+	got := doctorTargets(t.Context(), c, &collector.Part{})
+	if len(got) != 3 {
+		t.Fatalf("of two servers and a GPU that is not here the doctor says %+v", got)
+	}
+	for i, want := range []struct {
+		ok    bool
+		found string
+	}{{true, srv.URL + "/metrics: vllm, model acme/chat-8b"}, {false, "not on this node: " + away}, {false, "it serves HTML"}} {
+		if d := got[i]; d.ok != want.ok || d.needed || !strings.Contains(d.found, want.found) || (d.advice == "") != d.ok || strings.Contains(d.found, "hunter2") {
+			t.Errorf("the doctor says %+v, want %q and what to do", d, want.found)
+		}
+	}
+}
+
 func withSysFS(dir string) *config.Config {
 	c := config.Default()
 	c.Host.SysFS = dir
 	return c
+}
+
+// Of files that are refused the doctor names some, and says why.
+func TestDoctorNamesRefusedFiles(t *testing.T) {
+	c := config.Default()
+	c.Textfile.Directory = t.TempDir()
+	if err := os.Chmod(c.Textfile.Directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(c.Textfile.Directory, "slurm-1.prom"), "training_loss 3\n")
+	if d := doctorTextfile(c); !d.ok {
+		t.Errorf("a good file is there, and the doctor says %+v", d)
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		put(t, filepath.Join(c.Textfile.Directory, name+".prom"), "training_loss three\n")
+	}
+	if d := doctorTextfile(c); d.ok || !strings.Contains(d.found, "6 files") || !strings.Contains(d.found, "a.prom: a line of it is no sample") || !strings.Contains(d.found, "and 1 more") {
+		t.Errorf("six files are refused, and the doctor says %+v", d)
+	}
 }

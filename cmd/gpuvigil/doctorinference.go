@@ -1,10 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
+	"gpuvigil/collector"
+	"gpuvigil/collector/inference"
 	"gpuvigil/internal/config"
 )
 
@@ -32,4 +38,53 @@ func doctorDiscovery(c *config.Config) diagnosis {
 		d.advice = "set inference.discover: true only if you want " + buys + "; it takes " + takes
 	}
 	return d
+}
+
+// targetsLimit is how long the doctor asks all targets: of those that hang, 64 at once,
+// each takes inference.timeout.
+const targetsLimit = 30 * time.Second
+
+// doctorTargets asks each configured target once. gpus is what the driver or the page of
+// an exporter lists; nil if it could not be asked, which is said already.
+func doctorTargets(ctx context.Context, c *config.Config, gpus *collector.Part) []diagnosis {
+	if len(c.Inference.Targets) == 0 {
+		return nil
+	}
+	what := "inference server"
+	s, err := inference.New(inferenceConfig(c, slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return []diagnosis{{what: what, needed: true, found: err.Error(), advice: "mend inference.targets; gpuvigil check says where"}}
+	}
+	ctx, cancel := context.WithTimeout(ctx, targetsLimit)
+	defer cancel()
+	snap := &collector.Snapshot{}
+	if gpus != nil {
+		snap.GPUs, snap.Instances = gpus.GPUs, gpus.Instances
+	}
+	var out []diagnosis
+	for _, t := range s.Try(ctx, snap) {
+		d := diagnosis{what: what, ok: t.Err == nil, found: printable(t.Endpoint + ": " + servedWords(t.Models))}
+		if t.Err != nil {
+			d.found, d.advice = printable(t.Err.Error()), "open its URL with curl on this node: it must be the server's metrics page (docs/inference.md); the other targets work without it"
+		}
+		out = append(out, d)
+		if gpus != nil && len(t.GPUs) > 0 {
+			out = append(out, diagnosis{what: "GPUs of " + printable(t.Endpoint), found: "not on this node: " + strings.Join(t.GPUs, ", "),
+				advice: "give the uuids that nvidia-smi -L prints under gpus; until then its tokens for each GPU and joule are left out"})
+		}
+	}
+	return out
+}
+
+// servedWords names engines and models.
+func servedWords(models []collector.EndpointKey) string {
+	var words []string
+	for _, m := range models {
+		model := "no model told yet"
+		if m.Model != "" {
+			model = "model " + m.Model
+		}
+		words = append(words, m.Engine+", "+model)
+	}
+	return strings.Join(first(words, "models"), "; ")
 }

@@ -87,8 +87,8 @@ func unread(part *collector.Part) []string {
 }
 
 // doctorGPUPage reads the page of GPUs once, as the agent does, and returns how many it
-// has; -1 if it cannot be read.
-func doctorGPUPage(ctx context.Context, c *config.Config) ([]diagnosis, int) {
+// has, and which; -1 if it cannot be read.
+func doctorGPUPage(ctx context.Context, c *config.Config) ([]diagnosis, int, *collector.Part) {
 	d := diagnosis{what: "GPUs (" + scrape.GPUSource + ")", needed: true, advice: "open the URL of nvml.source with curl on this node: it must be this node's dcgm-exporter or nvidia_gpu_exporter"}
 	s, err := gpuExporter(c, slog.New(slog.DiscardHandler))
 	var part *collector.Part
@@ -97,14 +97,14 @@ func doctorGPUPage(ctx context.Context, c *config.Config) ([]diagnosis, int) {
 	}
 	if err != nil {
 		d.found = err.Error()
-		return []diagnosis{d}, -1
+		return []diagnosis{d}, -1, nil
 	}
 	d.ok, d.advice = true, ""
 	d.found = fmt.Sprintf("%d GPUs; %s; the driver is not touched (nvml.source)", len(part.GPUs), part.Pages[0])
 	if missing := unread(part); len(missing) > 0 {
 		d.advice = "the page does not tell " + strings.Join(missing, "; ") + ": docs/sources.md says what follows from that"
 	}
-	return []diagnosis{d}, len(part.GPUs)
+	return []diagnosis{d}, len(part.GPUs), part
 }
 
 // doctorHostPage reads the page of the host once.

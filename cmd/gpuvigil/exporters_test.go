@@ -49,14 +49,14 @@ func TestDoctorOnPages(t *testing.T) {
 			t.Errorf("the doctor says %+v, want ok %v, %q and %q", d, ok, found, advice)
 		}
 	}
-	gpus, n := doctorGPUPage(t.Context(), c)
+	gpus, n, _ := doctorGPUPage(t.Context(), c)
 	f(gpus[0], false, "names such as go_goroutines", "curl")
 	f(doctorHostPage(t.Context(), c), false, "names such as go_goroutines", "curl")
 	if d := doctorBus(withSysFS(busWith(t, "nvidia")), n); d.needed && !d.ok {
 		t.Errorf("that the page cannot be read is told a second time: %+v", d)
 	}
 	page = `DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 9` + "\nnode_load1 1\n"
-	gpus, n = doctorGPUPage(t.Context(), c)
+	gpus, n, _ = doctorGPUPage(t.Context(), c)
 	f(gpus[0], true, "1 GPUs; "+srv.URL+", dcgm-exporter, names until 4.8, utilization in percent; the driver is not touched", "the page does not tell processes")
 	f(doctorHostPage(t.Context(), c), false, "nothing of CPUs", "cpu collector")
 	if n != 1 {

@@ -189,7 +189,7 @@ func checkFleetSecrets(cfg *config.Config) error {
 			continue
 		}
 		if _, err := secret(file, "")(); err != nil {
-			errs = append(errs, fmt.Errorf("read fleet.slurm.%s: %w", key, err))
+			errs = append(errs, placed(cfg, "fleet.slurm."+key, err))
 		}
 	}
 	return errors.Join(errs...)

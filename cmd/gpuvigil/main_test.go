@@ -113,6 +113,31 @@ func TestSecretsStopTheStartAndAreNotShown(t *testing.T) {
 	f("channel: C1, token_env: GPUVIGIL_TEST_UNSET", "GPUVIGIL_TEST_UNSET")
 }
 
+// Of what the configuration names and is not there, file, line and key are said, of all
+// of it at once, by check and at the start.
+func TestWhatIsNamedAndNotThereHasItsPlace(t *testing.T) {
+	for configuration, want := range map[string][]string{
+		"inference:\n  targets:\n  - url: http://a/m\n  - url: https://b/m\n    bearer_token_file: /absent/token\n    tls:\n      ca_file: /absent/ca\nalerting:\n  slack:\n  - {name: oncall, webhook_url_file: /absent/hook}\n": {
+			"gpuvigil.yml:5: inference.targets[1].bearer_token_file: ", "gpuvigil.yml:7: inference.targets[1].tls.ca_file: ", "gpuvigil.yml:10: alerting.slack[0].webhook_url_file: "},
+		"host:\n  source:\n    url: http://a/m\n    username: x\n    password_env: GPUVIGIL_TEST_UNSET\n": {"gpuvigil.yml:5: host.source.password_env: "},
+		"owners:\n  users: hash\n  users_key_file: /absent/key\n":                                         {"gpuvigil.yml:3: owners.users_key_file: "},
+	} {
+		path := file(t, configuration)
+		for _, args := range [][]string{{"check", path}, {"demo", "--config.file=" + path, "--web.listen-address=127.0.0.1:0"}} {
+			code, _, errs := gpuvigil(t, args...)
+			for _, w := range want {
+				if code != 1 || !strings.Contains(errs, w) {
+					t.Errorf("%s: exit %d, want %q in %q", args[0], code, w, errs)
+				}
+			}
+		}
+	}
+	both := file(t, "fleet: {slurm: {slurmrestd_url: 'http://127.0.0.1:1/', token_file: /absent}}\nowners:\n  users: hash\n  users_key_file: /absent/key\n")
+	if _, _, errs := gpuvigil(t, "check", both); !strings.Contains(errs, "gpuvigil.yml:1: fleet.slurm.token_file") || !strings.Contains(errs, "gpuvigil.yml:4: owners") {
+		t.Errorf("check leaves out one of two files that are not there: %q", errs)
+	}
+}
+
 func TestWhatStopsTheStart(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

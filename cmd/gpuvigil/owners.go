@@ -71,7 +71,7 @@ func userKey(cfg *config.Config) ([]byte, error) {
 	}
 	key, err := secret(cfg.Owners.UsersKeyFile, "")()
 	if err != nil {
-		return nil, fmt.Errorf("read the key that hides users: %w", err)
+		return nil, placed(cfg, "owners.users_key_file", fmt.Errorf("read the key that hides users: %w", err))
 	}
 	return []byte(key), nil
 }

@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"gpuvigil/alerting"
 	"gpuvigil/alerting/slack"
+	"gpuvigil/collector/page"
 	"gpuvigil/internal/config"
 )
 
@@ -60,31 +62,58 @@ func slackNotifier(s config.Slack, log *slog.Logger) (slackReceiver, error) {
 	})
 }
 
-// checkSecrets reads every secret that the configuration names once.
+// checkSecrets reads every secret and certificate that an agent's configuration names
+// once. The error has the place of each that cannot be used.
 func checkSecrets(c *config.Config) error {
 	var errs []error
-	for _, s := range c.Alerting.Slack {
+	for i, s := range c.Alerting.Slack {
 		if _, err := slackNotifier(s, slog.New(slog.DiscardHandler)); err != nil {
-			errs = append(errs, fmt.Errorf("receiver %s: %w", s.Name, err))
+			key := fmt.Sprintf("alerting.slack[%d]", i) + givenKey(map[string]string{
+				".token_file": s.TokenFile, ".token_env": s.TokenEnv, ".webhook_url_file": s.WebhookFile, ".webhook_url_env": s.WebhookEnv})
+			errs = append(errs, placed(c, key, fmt.Errorf("receiver %s: %w", s.Name, err)))
 		}
 	}
 	for i, t := range c.Inference.Targets {
-		errs = append(errs, checkPageSecrets(fmt.Sprintf("inference.targets[%d]", i), t.Page))
+		errs = append(errs, checkPage(c, fmt.Sprintf("inference.targets[%d]", i), t.Page))
 	}
-	errs = append(errs, checkPageSecrets("nvml.source", c.NVML.Source.Page), checkPageSecrets("host.source", c.Host.Source.Page))
+	errs = append(errs, checkPage(c, "nvml.source", c.NVML.Source.Page), checkPage(c, "host.source", c.Host.Source.Page))
+	_, err := userKey(c)
+	return errors.Join(append(errs, err)...)
+}
+
+// checkPage reads what it takes to be given a page once.
+func checkPage(c *config.Config, key string, p config.Page) error {
+	var errs []error
+	a := address(p)
+	if a.Token != nil {
+		if _, err := a.Token(); err != nil {
+			errs = append(errs, placed(c, key+givenKey(map[string]string{".bearer_token_file": p.BearerTokenFile, ".bearer_token_env": p.BearerTokenEnv}),
+				fmt.Errorf("read the bearer token: %w", err)))
+		}
+	}
+	if a.Password != nil {
+		if _, err := a.Password(); err != nil {
+			errs = append(errs, placed(c, key+givenKey(map[string]string{".password_file": p.PasswordFile, ".password_env": p.PasswordEnv}),
+				fmt.Errorf("read the password: %w", err)))
+		}
+	}
+	if _, err := page.New(a, time.Second); err != nil {
+		errs = append(errs, placed(c, key+".tls.ca_file", err))
+	}
 	return errors.Join(errs...)
 }
 
-func checkPageSecrets(key string, p config.Page) error {
-	var errs []error
-	a := address(p)
-	for what, read := range map[string]func() (string, error){"bearer token": a.Token, "password": a.Password} {
-		if read == nil {
-			continue
-		}
-		if _, err := read(); err != nil {
-			errs = append(errs, fmt.Errorf("read the %s of %s: %w", what, key, err))
+// givenKey returns which of the keys has a value; empty: none.
+func givenKey(values map[string]string) string {
+	for key, v := range values {
+		if v != "" {
+			return key
 		}
 	}
-	return errors.Join(errs...)
+	return ""
+}
+
+// placed puts file, line and key before an error about what a key names.
+func placed(c *config.Config, key string, err error) error {
+	return fmt.Errorf("%s: %s: %w", c.Place(key), key, err)
 }

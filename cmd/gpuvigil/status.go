@@ -141,6 +141,9 @@ func (a *answer) printStatus(out io.Writer, missing string) error {
 				sees = "not here"
 			}
 		}
+		if unread := a.unreadTargets(); unread != "" && s.Name == "inference" && s.Up {
+			note = "  " + printable(unread)
+		}
 		for _, p := range a.snapshot.Pages {
 			if p.Source == s.Name && s.Up {
 				note = "  " + printable(p.String())

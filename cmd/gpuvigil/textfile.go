@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"gpuvigil/collector"
@@ -42,7 +45,35 @@ func doctorTextfile(c *config.Config) diagnosis {
 	case info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0:
 		d.found, d.advice = fmt.Sprintf("%s may be written by others and has no sticky bit", c.Textfile.Directory), "run chmod +t on it, or take the right to write from group and others"
 	default:
-		return diagnosis{what: d.what, ok: true, found: c.Textfile.Directory + " is there"}
+		return doctorFiles(c, d.what)
 	}
 	return d
+}
+
+// maxRefused is how many refused files the doctor names.
+const maxRefused = 5
+
+// doctorFiles reads the files once and names those that are refused.
+func doctorFiles(c *config.Config, what string) diagnosis {
+	s := textfile.New(textfile.Config{
+		Directory: c.Textfile.Directory, MaxFiles: c.Textfile.MaxFiles, MaxBytes: int64(c.Textfile.MaxBytes), MaxAge: time.Duration(c.Textfile.MaxAge),
+		Snapshot: func() *collector.Snapshot { return nil }, Log: slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if _, err := s.Sample(ctx); err != nil {
+		return diagnosis{what: what, found: err.Error(), advice: "let this user list and read the directory"}
+	}
+	refused := s.Refused()
+	if len(refused) == 0 {
+		return diagnosis{what: what, ok: true, found: c.Textfile.Directory + " is there, and no file in it is refused by its form"}
+	}
+	var named []string
+	for _, r := range refused[:min(len(refused), maxRefused)] {
+		named = append(named, r.File+": "+printable(r.Why))
+	}
+	if more := len(refused) - maxRefused; more > 0 {
+		named = append(named, fmt.Sprintf("and %d more", more))
+	}
+	return diagnosis{what: what, found: fmt.Sprintf("%d files in %s do not count: %s", len(refused), c.Textfile.Directory, strings.Join(named, "; ")), advice: "docs/training.md says what a file may be"}
 }

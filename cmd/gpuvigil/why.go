@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"gpuvigil/collector"
 	"gpuvigil/detect"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
@@ -33,7 +33,7 @@ func addWhy(app *kingpin.Application) (string, command) {
 		if err := node.printWhy(p.out, s); err != nil {
 			return err
 		}
-		return node.exit(s.findings, node.absence(asSeen))
+		return node.exit(s.findings, cmp.Or(node.absence(asSeen), s.unread))
 	}
 }
 
@@ -43,6 +43,7 @@ type subject struct {
 	name     string
 	facts    []string
 	findings []server.Finding
+	unread   string // why nothing is known of it now; empty: something is
 }
 
 // find takes a subject as people write it.
@@ -56,7 +57,7 @@ func (a *answer) find(text string) (subject, error) {
 			return f.Subject == detect.Subject{Kind: "gpu", ID: g.UUID} || f.GPUIndex == g.Index
 		})}, nil
 	}
-	if link := strings.TrimPrefix(text, "endpoint:"); len(a.served(link)) > 0 {
+	if link := strings.TrimPrefix(text, "endpoint:"); len(a.served(link)) > 0 || a.targetReason(link) != "" {
 		return a.endpoint(link), nil
 	}
 	owners := a.owners()
@@ -215,50 +216,14 @@ func workloadFacts(w server.Workload) []string {
 	return facts
 }
 
-// served returns the models behind a URL, or the one that URL#engine/model names.
-func (a *answer) served(link string) []server.Endpoint {
-	var out []server.Endpoint
-	for _, e := range a.snapshot.Endpoints {
-		if link == e.URL || link == keyOf(e).String() {
-			out = append(out, e)
-		}
-	}
-	return out
-}
-
-func keyOf(e server.Endpoint) collector.EndpointKey {
-	return collector.EndpointKey{URL: e.URL, Engine: e.Engine, Model: e.Model}
-}
-
-// endpoint tells of all models behind the URL. What is wrong with the GPUs behind an
-// endpoint is wrong with the endpoint.
-func (a *answer) endpoint(link string) subject {
-	served := a.served(link)
-	s := subject{name: "endpoint:" + link}
-	for _, e := range served {
-		s.facts = append(s.facts, endpointFact(e))
-	}
-	s.findings = a.about(func(f server.Finding) bool {
-		return slices.ContainsFunc(served, func(e server.Endpoint) bool {
-			return f.Subject == detect.Subject{Kind: "endpoint", ID: keyOf(e).String()} ||
-				f.Subject.Kind == "gpu" && (len(e.GPUs) == 0 || slices.Contains(e.GPUs, f.Subject.ID))
-		})
-	})
-	return s
-}
-
-func endpointFact(e server.Endpoint) string {
-	return fmt.Sprintf("%s, model %s: %s running, %s waiting, queue p95 %s, KV cache %s", printable(e.Engine), printable(e.Model),
-		reading(e.Readings, metric.RequestsRunning, "%.0f", 1), reading(e.Readings, metric.RequestsWaiting, "%.0f", 1),
-		reading(e.Readings, metric.QueueTimeP95, "%.2g s", 1), reading(e.Readings, metric.KVCacheUsage, "%.0f %%", 100))
-}
-
 func (a *answer) printWhy(out io.Writer, s subject) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	current := firing(s.findings)
 	verdict := "nothing is wrong"
 	if len(current) > 0 {
 		verdict = strings.ToUpper(current[0].Severity.String()) + "  " + printable(current[0].Title)
+	} else if s.unread != "" {
+		verdict = "UNKNOWN: " + printable(s.unread)
 	} else if len(a.blind()) > 0 {
 		verdict = "UNKNOWN: not all sources see"
 	}

@@ -64,11 +64,24 @@ func serve(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }
 }
 
+// sampled takes a sample, which is never an error of the source, and returns with it
+// what is logged of targets that cannot be read any more; empty: nothing.
+func sampled(ctx context.Context, t testing.TB, s *Inference) (*collector.Part, string) {
+	t.Helper()
+	var said strings.Builder
+	s.cfg.Log = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	part, err := s.Sample(ctx)
+	if err != nil {
+		t.Fatalf("what is wrong with a target is an error of the whole source, and makes the node blind: %v", err)
+	}
+	return part, said.String()
+}
+
 func one(t *testing.T, s *Inference) collector.Endpoint {
 	t.Helper()
-	part, err := s.Sample(context.Background())
-	if err != nil {
-		t.Fatalf("a good page gives an error: %v", err)
+	part, said := sampled(t.Context(), t, s)
+	if said != "" {
+		t.Fatalf("a good page is said not to be: %s", said)
 	}
 	if len(part.Endpoints) != 1 {
 		t.Fatalf("%d endpoints, want 1: %v", len(part.Endpoints), part.Endpoints)
@@ -120,12 +133,12 @@ func TestBadTargetsCostOnlyThemselves(t *testing.T) {
 			if c.reason == "timeout" {
 				s = hurriedSource(t, "auto", 2*time.Second, c.handler, good)
 			}
-			part, err := s.Sample(context.Background())
-			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("the error does not say %q: %v", c.says, err)
+			part, said := sampled(t.Context(), t, s)
+			if !strings.Contains(said, c.says) {
+				t.Errorf("the log does not say %q: %s", c.says, said)
 			}
-			if err != nil && strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("the error shows the URL's query: %v", err)
+			if strings.Contains(said, "hunter2") {
+				t.Errorf("the log shows the URL's query: %s", said)
 			}
 			if len(part.Endpoints) != 2 || len(part.Targets) != 2 {
 				t.Fatalf("%d endpoints of %d targets, want the bad one and the good one", len(part.Endpoints), len(part.Targets))
@@ -164,6 +177,17 @@ func endless(line string) http.HandlerFunc {
 	}
 }
 
+// Each of several targets that all fail says so for itself, and the source sees.
+func TestAllTargetsFail(t *testing.T) {
+	part, said := sampled(t.Context(), t, source(t, "auto", serve(nil), serve([]byte("<html>"))))
+	for i, reason := range []string{"empty", "html"} {
+		x := part.Targets[i]
+		if x.Value(metric.TargetUp) != 0 || x.ValueAt(metric.TargetFailing, metric.TargetReasons.Index(reason)) != 1 || !strings.Contains(said, x.URL) {
+			t.Errorf("target %s does not say %s for itself; the log says %s", x.URL, reason, said)
+		}
+	}
+}
+
 func TestTargetThatGoesAndComesBack(t *testing.T) {
 	broken := false
 	s := source(t, "auto", func(w http.ResponseWriter, _ *http.Request) {
@@ -175,9 +199,9 @@ func TestTargetThatGoesAndComesBack(t *testing.T) {
 	})
 	one(t, s)
 	broken = true
-	part, err := s.Sample(context.Background())
-	if err == nil {
-		t.Fatal("a server that answers 500 gives no error")
+	part, said := sampled(t.Context(), t, s)
+	if !strings.Contains(said, "500") {
+		t.Fatalf("of a server that answers 500 the log says %q", said)
 	}
 	if e := part.Endpoints[0]; e.Model != "acme/chat-8b" || e.Has(metric.RequestsWaiting) {
 		t.Errorf("a server that is down keeps its name and loses its numbers, got model %q, waiting %v", e.Model, e.Value(metric.RequestsWaiting))
@@ -196,20 +220,20 @@ func TestTokenIsSentAndNotShown(t *testing.T) {
 	}))
 	defer srv.Close()
 	s := ofTargets(t, time.Minute, Target{URL: srv.URL, Engine: "auto", Token: func() (string, error) { return "hunter2", nil }})
-	_, err := s.Sample(context.Background())
+	_, said := sampled(t.Context(), t, s)
 	if got != "Bearer hunter2" {
 		t.Errorf("the target was asked with %q", got)
 	}
-	if err == nil || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("error = %v, want one without the token", err)
+	if !strings.Contains(said, "401") || strings.Contains(said, "hunter2") {
+		t.Errorf("the log says %q, want the refusal without the token", said)
 	}
 }
 
 func TestLinkLocalIsRefused(t *testing.T) {
 	for _, url := range []string{"http://169.254.169.254/latest/meta-data", "http://[fe80::1]:80/"} {
 		s := ofTargets(t, time.Minute, Target{URL: url, Engine: "auto"})
-		if _, err := s.Sample(context.Background()); err == nil || !strings.Contains(err.Error(), "link-local") {
-			t.Errorf("%s: error %v, want a refusal before anything is sent", url, err)
+		if _, said := sampled(t.Context(), t, s); !strings.Contains(said, "link-local") {
+			t.Errorf("%s: the log says %q, want a refusal before anything is sent", url, said)
 		}
 	}
 }
@@ -233,8 +257,8 @@ func TestOddPagesCostOnlyThemselves(t *testing.T) {
 				"behind a server's": append([]byte("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\"} 1\n"), body...),
 			} {
 				s := source(t, "auto", serve(odd), serve(good))
-				part, err := s.Sample(context.Background())
-				if name == "alone" && err == nil {
+				part, said := sampled(t.Context(), t, s)
+				if name == "alone" && said == "" {
 					t.Error("a page that is of no inference server was accepted")
 				}
 				for _, e := range part.Endpoints {
@@ -292,12 +316,12 @@ func TestTLSAndBasicAuthentication(t *testing.T) {
 		"a bearer token is not a basic": {Target{TLS: page.TLS{CAFile: ca}, Token: password}, "credentials"},
 	} {
 		c.target.URL, c.target.Engine = srv.URL, "auto"
-		part, err := ofTargets(t, patient, c.target).Sample(t.Context())
-		if (err == nil) != (c.reason == "") || err != nil && strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: error %v", name, err)
+		part, said := sampled(t.Context(), t, ofTargets(t, patient, c.target))
+		if (said == "") != (c.reason == "") || strings.Contains(said, "hunter2") {
+			t.Errorf("%s: the log says %q", name, said)
 		}
 		if c.reason != "" && part.Targets[0].ValueAt(metric.TargetFailing, metric.TargetReasons.Index(c.reason)) != 1 {
-			t.Errorf("%s: the reason is not %s: %v", name, c.reason, err)
+			t.Errorf("%s: the reason is not %s: %s", name, c.reason, said)
 		}
 	}
 	if _, err := New(Config{Targets: []Target{{URL: srv.URL, Engine: "auto", TLS: page.TLS{CAFile: ca + "x"}}}}); err == nil {
@@ -317,8 +341,8 @@ func TestRedirectWithinTheServer(t *testing.T) {
 		}
 		_, _ = w.Write(recorded(t, "vllm-v1.prom"))
 	})
-	if part, err := s.Sample(t.Context()); err != nil || part.Endpoints[0].Value(metric.RequestsWaiting) != 12 {
-		t.Errorf("a redirect to the same server: %v", err)
+	if part, said := sampled(t.Context(), t, s); said != "" || part.Endpoints[0].Value(metric.RequestsWaiting) != 12 {
+		t.Errorf("a redirect to the same server: %s", said)
 	}
 }
 

@@ -1,11 +1,10 @@
 package inference
 
 import (
-	"bytes"
 	"slices"
-	"unicode/utf8"
 
 	"gpuvigil/collector/exposition"
+	"gpuvigil/internal/text"
 )
 
 func (b *book) know(e *engine) {
@@ -94,21 +93,8 @@ func joined(into []byte, labels []exposition.Label, names []string) []byte {
 	return into
 }
 
-// modelName bounds a name that a server made up.
-func modelName(b []byte) string {
-	for len(b) > maxName || !utf8.Valid(b) {
-		if len(b) > maxName {
-			n := maxName
-			for n > 0 && !utf8.RuneStart(b[n]) {
-				n--
-			}
-			b = b[:n]
-			continue
-		}
-		b = bytes.ToValidUTF8(b, []byte("\uFFFD"))
-	}
-	return string(b)
-}
+// modelName makes a name that a server made up safe to show.
+func modelName(b []byte) string { return text.Clean(string(b), maxName) }
 
 // part returns what tells the sample's part of the server from others: its labels
 // but those of the model, the bucket, and those that repeat a fact.

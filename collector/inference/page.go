@@ -21,7 +21,7 @@ const (
 	maxJSON   = 1 << 20  // bytes of a page in JSON
 	maxModels = 64       // of one target, as series
 	maxParts  = 20000    // samples of a page that are of interest
-	maxName   = 200      // bytes of a model's name
+	maxName   = 200      // letters of a model's name
 )
 
 // book is what is kept of one target between its pages.

@@ -99,9 +99,9 @@ func TestRecordedPages(t *testing.T) {
 
 func sampleOf(t *testing.T, s *Inference) *collector.Part {
 	t.Helper()
-	part, err := s.Sample(t.Context())
-	if err != nil {
-		t.Fatalf("a good page gives an error: %v", err)
+	part, said := sampled(t.Context(), t, s)
+	if said != "" {
+		t.Fatalf("a good page is said not to be: %s", said)
 	}
 	return part
 }
@@ -151,16 +151,16 @@ func orDash(v float64) string {
 // configuration says so.
 func TestNIMIsNeverGuessed(t *testing.T) {
 	s := source(t, "auto", serve(recorded(t, "nim.prom")))
-	if _, err := s.Sample(t.Context()); err == nil || !strings.Contains(err.Error(), "no inference server that is known") {
-		t.Errorf("the page of a NIM that is not declared: %v", err)
+	if _, said := sampled(t.Context(), t, s); !strings.Contains(said, "no inference server that is known") {
+		t.Errorf("the page of a NIM that is not declared: %q", said)
 	}
 }
 
 func TestConfiguredEngineIsHeldToItsPage(t *testing.T) {
 	s := source(t, "sglang", serve(recorded(t, "vllm-v1.prom")))
-	part, err := s.Sample(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "nothing of sglang") {
-		t.Errorf("vLLM's page on a target that is declared SGLang: %v", err)
+	part, said := sampled(t.Context(), t, s)
+	if !strings.Contains(said, "nothing of sglang") {
+		t.Errorf("vLLM's page on a target that is declared SGLang: %q", said)
 	}
 	if part.Targets[0].ValueAt(metric.TargetFailing, metric.TargetReasons.Index("other_engine")) != 1 {
 		t.Error("the target does not say that it is another engine's")
@@ -194,8 +194,8 @@ func TestOnlyLinesOfInterestCount(t *testing.T) {
 	for _, line := range []string{"vllm:num_requests_running ", "vllm:num_requests_running N/A", "vllm:num_requests_running 0x1p-2", "vllm:num_requests_running 1_000",
 		`vllm:num_requests_running{model_name="m} 1`, "vllm:num_requests_running 1\r", "vllm:num_requests_running 1 2 3", `vllm:num_requests_running{model_name=m} 1`} {
 		s := source(t, "auto", serve(append([]byte(line+"\n"), good...)))
-		if _, err := s.Sample(t.Context()); err == nil || !strings.Contains(err.Error(), "text format") {
-			t.Errorf("a page with the line %q: %v", line, err)
+		if _, said := sampled(t.Context(), t, s); !strings.Contains(said, "text format") {
+			t.Errorf("a page with the line %q: %q", line, said)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package inference
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"strings"
@@ -160,13 +161,14 @@ func TestManyModels(t *testing.T) {
 
 func TestModelNamesAreBounded(t *testing.T) {
 	long := strings.Repeat("ü", 300)
-	page := "vllm:num_requests_running{model_name=\"" + long + "\"} 1\nvllm:num_requests_running{model_name=\"caf\xff\"} 2\nvllm:num_requests_running{model_name=\"a\\\\b\\\"c\\n\"} 3\n"
+	page := "vllm:num_requests_running{model_name=\"" + long + "\"} 1\nvllm:num_requests_running{model_name=\"caf\xff\"} 2\nvllm:num_requests_running{model_name=\"a\\\\b\\\"c\\n\"} 3\n" +
+		"vllm:num_requests_running{model_name=\"x\x00\x1b[31my\"} 4\n"
 	part := sampleOf(t, source(t, "auto", serve([]byte(page))))
 	var names []string
 	for _, e := range part.Endpoints {
 		names = append(names, e.Model)
 	}
-	want := []string{"a\\b\"c\n", "caf\uFFFD", strings.Repeat("ü", 100)}
+	want := []string{"a\\b\"c", "caf\uFFFD", "x [31my", strings.Repeat("ü", maxName-1) + "…"}
 	if strings.Join(names, "|") != strings.Join(want, "|") {
 		t.Errorf("models %q, want %q", names, want)
 	}
@@ -244,6 +246,42 @@ func TestTokensPerJouleAndGPU(t *testing.T) {
 	})
 }
 
+// A GPU that is not on this node has no tokens, and whoever named it learns so, once.
+func TestGPUsThatAreNotHere(t *testing.T) {
+	const here, mig, away = "GPU-a", "MIG-b", "GPU-c"
+	snap := &collector.Snapshot{GPUs: []collector.GPU{{UUID: here}}, Instances: []collector.Instance{{MIGUUID: mig}}}
+	for name, c := range map[string]struct {
+		gpus []string
+		snap *collector.Snapshot
+		told bool
+		says int
+	}{
+		"here": {[]string{here, mig}, snap, true, 0}, "away": {[]string{away}, snap, false, 1}, "one of two": {[]string{here, away}, snap, false, 1},
+		"no snapshot yet": {[]string{here}, nil, false, 0}, "no GPUs at all": {[]string{here}, &collector.Snapshot{}, false, 0},
+	} {
+		var said strings.Builder
+		s := &Inference{cfg: Config{Log: slog.New(slog.NewTextHandler(&said, nil))}}
+		tt := &target{Target: Target{GPUs: c.gpus}, shown: "chat", book: newBook(indexes()["auto"], "auto", "")}
+		at := time.Unix(1790000000, 0)
+		for i := range 40 {
+			if _, err := tt.book.read(strings.NewReader(fmt.Sprintf("vllm:generation_tokens_total{model_name=\"m\"} %d\n", 100*i))); err != nil {
+				t.Fatal(err)
+			}
+			at = at.Add(5 * time.Second)
+			tt.output = collector.NewReadings(metric.Target)
+			tt.book.settle("http://x", tt.GPUs, at)
+			tt.measure(c.snap, at)
+			s.accuse(tt, c.snap, at)
+		}
+		if tt.output.Has(metric.TokensPerGPU) != c.told {
+			t.Errorf("%s: %v tokens a second on each GPU, want them told: %t", name, tt.output.Value(metric.TokensPerGPU), c.told)
+		}
+		if n := strings.Count(said.String(), "not on this node"); n != c.says || c.says > 0 && !strings.Contains(said.String(), away) {
+			t.Errorf("%s: it is said %d times, want %d: %s", name, n, c.says, said.String())
+		}
+	}
+}
+
 // More targets hang than are read side by side: each good one gets its turn.
 func TestHangingTargetsDoNotStarveTheOthers(t *testing.T) {
 	handlers := make([]http.HandlerFunc, maxAtOnce+8)
@@ -254,10 +292,10 @@ func TestHangingTargetsDoNotStarveTheOthers(t *testing.T) {
 	s := hurriedSource(t, "auto", time.Minute, handlers...)
 	for range 4 {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		part, err := s.Sample(ctx)
+		part, _ := sampled(ctx, t, s)
 		cancel()
-		if err == nil {
-			t.Fatal("targets that hang give no error")
+		if part.Targets[0].ValueAt(metric.TargetFailing, metric.TargetReasons.Index("timeout")) != 1 {
+			t.Fatal("a target that hangs does not say so")
 		}
 		if part.Targets[len(handlers)-1].Value(metric.TargetUp) == 1 {
 			return

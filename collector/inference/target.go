@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"gpuvigil/collector"
@@ -16,14 +17,16 @@ import (
 type target struct {
 	Target
 	page  *page.Page
-	shown string // the URL without user info and query
+	shown string // its name, or the URL without user info and query
 	book  *book
 	work  demand.Work
 	known []collector.Endpoint
 	found *found // nil: it is configured
 
-	failing  bool   // as it was logged last
-	reason   string // of the last try; empty: it was good
+	failing  bool      // as it was logged last
+	strange  time.Time // since when not all of its GPUs are on this node; zero: they are
+	accused  bool      // that is logged
+	reason   string    // of the last try; empty: it was good
 	duration time.Duration
 	good     time.Time // when a page was understood last
 	bytes    int64     // of that page
@@ -74,7 +77,22 @@ func (t *target) measure(snap *collector.Snapshot, now time.Time) {
 		o.Joules, o.Drawn = demand.Joules(snap.GPUs, t.GPUs)
 	}
 	t.work.Add(o)
-	t.work.Set(t.output, len(t.GPUs))
+	gpus := len(t.GPUs)
+	if len(t.strangers(snap)) > 0 {
+		gpus = 0 // on how many it runs is not known
+	}
+	t.work.Set(t.output, gpus)
+}
+
+// strangers returns those of the target's GPUs that no source lists.
+func (t *target) strangers(snap *collector.Snapshot) []string {
+	if snap == nil {
+		return t.GPUs
+	}
+	return slices.DeleteFunc(slices.Clone(t.GPUs), func(uuid string) bool {
+		return slices.ContainsFunc(snap.GPUs, func(g collector.GPU) bool { return g.UUID == uuid }) ||
+			slices.ContainsFunc(snap.Instances, func(m collector.Instance) bool { return m.MIGUUID == uuid })
+	})
 }
 
 // down keeps the target's names and says that it does not answer. Numbers of an

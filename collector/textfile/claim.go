@@ -94,7 +94,7 @@ func (s *Source) settle(snap *collector.Snapshot, t trust, now time.Time, r coll
 		f := s.files[name]
 		state := 0
 		switch {
-		case f.refused != "" || !s.claim(f, name, snap, users, t, claims):
+		case f.refused != "" || !s.claim(f, name, snap, users, t, now, claims):
 			state = 2
 		case now.Sub(f.info.ModTime()) > s.cfg.MaxAge:
 			state = 1
@@ -139,7 +139,7 @@ func usersOf(snap *collector.Snapshot) map[int][]collector.Owner {
 
 // claim adds what the file says. It is false if part of it is refused. That nobody has
 // such a workload here (any more) is no refusal.
-func (s *Source) claim(f *file, name string, snap *collector.Snapshot, users map[int][]collector.Owner, t trust, claims map[collector.Owner]*claim) bool {
+func (s *Source) claim(f *file, name string, snap *collector.Snapshot, users map[int][]collector.Owner, t trust, now time.Time, claims map[collector.Owner]*claim) bool {
 	reason := ""
 	if f.content.figures > 0 {
 		reason = "too_many_figures"
@@ -168,7 +168,7 @@ func (s *Source) claim(f *file, name string, snap *collector.Snapshot, users map
 	if reason != f.accused {
 		if f.accused = reason; reason != "" {
 			counted(reason).Inc()
-			s.cfg.Log.Debug("A file of a workload's own signals does not count, or not as a whole.", "file", name, "reason", reason)
+			s.tell(name, reason, words[reason], now)
 		}
 	}
 	return reason == "" || reason == "too_many_figures"

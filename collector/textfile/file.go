@@ -22,6 +22,7 @@ type file struct {
 	uid     int
 	content content
 	refused string // one of metric.TextfileReason; empty: it is read
+	why     string // in words, with refused
 	accused string // the last reason of which this version was told by its claim
 }
 
@@ -45,14 +46,14 @@ func (s *Source) look(root *os.Root, name string, info fs.FileInfo, err error, n
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	f.content, f.refused = content{}, "unreadable"
+	f.content, f.refused, f.why = content{}, "unreadable", err.Error()
 	var r refusal
 	if errors.As(err, &r) {
-		f.refused = r.reason
+		f.refused, f.why = r.reason, words[r.reason]
 	}
 	if old := s.files[name]; old == nil || old.refused != f.refused || !same(old.info, f.info) {
 		counted(f.refused).Inc()
-		s.cfg.Log.Debug("A file of a workload's own signals does not count.", "file", name, "reason", f.refused, "err", err)
+		s.tell(name, f.refused, f.why, now)
 	}
 	return f
 }

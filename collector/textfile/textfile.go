@@ -56,6 +56,8 @@ type Source struct {
 	files map[string]*file // by path below the directory
 	round uint64
 	tells map[collector.Owner]*teller
+	told  map[complaint]time.Time // when a file was last said not to count
+	mute  bool                    // there are more than are told, which is said
 }
 
 var _ collector.Source = (*Source)(nil)
@@ -68,11 +70,13 @@ type teller struct {
 
 // New returns a source.
 func New(cfg Config) *Source {
-	return &Source{cfg: cfg, files: map[string]*file{}, tells: map[collector.Owner]*teller{}}
+	return &Source{cfg: cfg, files: map[string]*file{}, tells: map[collector.Owner]*teller{}, told: map[complaint]time.Time{}}
 }
 
 // Inherit goes on with what an earlier source has counted, which is not used any more.
-func (s *Source) Inherit(old *Source) { s.round, s.tells = old.round, old.tells }
+func (s *Source) Inherit(old *Source) {
+	s.round, s.tells, s.told, s.mute = old.round, old.tells, old.told, old.mute
+}
 
 // Name is SourceName.
 func (s *Source) Name() string { return SourceName }
@@ -82,6 +86,7 @@ func (s *Source) Name() string { return SourceName }
 func (s *Source) Sample(ctx context.Context) (*collector.Part, error) {
 	now := time.Now()
 	s.round++
+	s.forget(now)
 	part := &collector.Part{Time: now}
 	part.Node.Readings = collector.NewReadings(metric.Node)
 	part.Node.Stamp(metric.Slow, now)
@@ -122,6 +127,7 @@ func (s *Source) scan(ctx context.Context, root *os.Root, trust trust, now time.
 		uid := userOf(info)
 		if len(found) >= s.cfg.MaxFiles || !privileged(uid) && of[uid] >= maxPerUser {
 			counted("too_many_files").Inc()
+			s.tell(name, "too_many_files", words["too_many_files"], now)
 			continue
 		}
 		of[uid]++

@@ -179,6 +179,60 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
+// Who wrote a file that does not count learns which and why, once, however often he
+// writes it; and a flood of files does not flood the log.
+func TestRefusedFilesAreNamed(t *testing.T) {
+	b := newBench(t)
+	var said strings.Builder
+	b.cfg.Log, b.cfg.MaxFiles = slog.New(slog.NewTextHandler(&said, nil)), 1000
+	for i := range 3 {
+		b.write("slurm-4711.prom", fmt.Sprintf("training_loss %d", i), time.Duration(i)*time.Second)
+		b.write("z\u202ebad.prom", "training_loss three\n", time.Duration(i)*time.Second)
+		b.sample()
+	}
+	for _, want := range []string{"file=slurm-4711.prom reason=cut_off why=\"it does not end", "file=zbad.prom reason=syntax"} {
+		if n := strings.Count(said.String(), want); n != 1 {
+			t.Errorf("%q is said %d times, want once: %s", want, n, said.String())
+		}
+	}
+	want := []Refused{{"slurm-4711.prom", words["cut_off"]}, {"zbad.prom", words["syntax"]}}
+	if diff := cmp.Diff(want, b.Refused()); diff != "" {
+		t.Errorf("refused files (-want +got):\n%s", diff)
+	}
+	for i := range 2 * maxComplaints {
+		b.write(fmt.Sprintf("flood%d.prom", i), "x", 0)
+	}
+	b.sample()
+	if n := strings.Count(said.String(), "\n"); n != maxComplaints+1 || !strings.Contains(said.String(), "than are named here") {
+		t.Errorf("%d bad files give %d lines of log, want %d", 2*maxComplaints+2, n, maxComplaints+1)
+	}
+	b.forget(time.Now().Add(2 * againAfter))
+	b.write("slurm-4711.prom", "training_loss 9", 0)
+	b.sample()
+	if strings.Count(said.String(), "file=slurm-4711.prom") != 2 {
+		t.Error("a file that is still bad after hours is never named again")
+	}
+}
+
+// A time behind a value, as exporters write it in milliseconds, costs nothing: the
+// file's own counts.
+func TestTimestampsAreIgnored(t *testing.T) {
+	b := newBench(t)
+	b.write("slurm-4711.prom", "training_steps_total 5 1796000000000\n", 0)
+	if got, files := b.sample(); files != [3]float64{1, 0, 0} || got[train].Value(metric.WorkloadStep) != 5 {
+		t.Errorf("a sample with a timestamp: step %v, files read, stale, refused %v", got[train].Value(metric.WorkloadStep), files)
+	}
+}
+
+// Each reason that is counted can be said in words.
+func TestReasonsHaveWords(t *testing.T) {
+	for _, reason := range metric.TextfileReason {
+		if words[reason] == "" && reason != "unreadable" {
+			t.Errorf("%s has no words", reason)
+		}
+	}
+}
+
 func TestLinksAreNotFollowed(t *testing.T) {
 	b := newBench(t)
 	outside := filepath.Join(t.TempDir(), "secret.prom")

@@ -218,7 +218,7 @@ func Default() *Config {
 func Load(file string) (*Config, error) {
 	c := Default()
 	if file == "" {
-		return c, c.check("configuration", nil)
+		return c, errors.Join(errorsOf(c.check(nil))...)
 	}
 	source, err := ReadFile(file, maxConfig)
 	if err != nil {
@@ -256,11 +256,11 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 func Parse(file string, source []byte) (*Config, error) {
 	c := Default()
 	source = bytes.TrimPrefix(source, []byte("\xef\xbb\xbf")) // some editors begin files with a byte order mark
-	at, errs := decode(file, source, c)
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
+	at, wrong := decode(file, source, c)
 	c.file, c.at = file, at
+	if at == nil {
+		return nil, errors.Join(errorsOf(wrong)...) // it is no YAML
+	}
 	for i := range c.Inference.Targets {
 		if c.Inference.Targets[i].Engine == "" {
 			c.Inference.Targets[i].Engine = "auto"
@@ -277,19 +277,37 @@ func Parse(file string, source []byte) (*Config, error) {
 			c.Alerting.Slack[i].MinSeverity = &ticket
 		}
 	}
-	return c, c.check(file, at)
+	if wrong = append(wrong, c.check(wrong)...); len(wrong) > 0 {
+		slices.SortStableFunc(wrong, func(a, b mistake) int { return a.line - b.line })
+		return nil, errors.Join(errorsOf(wrong)...)
+	}
+	return c, nil
 }
 
-// check finds what is well formed and still cannot work.
-func (c *Config) check(file string, at lines) error {
-	type mistake struct {
-		line int
-		text string
+// mistake is one thing that is wrong with a file.
+type mistake struct {
+	line int // 0: that of none
+	key  string
+	text string
+}
+
+func errorsOf(list []mistake) []error {
+	var errs []error
+	for _, m := range list {
+		errs = append(errs, errors.New(m.text))
 	}
+	return errs
+}
+
+// check finds what is well formed and still cannot work. Of a key that is not well
+// formed, or of what it is in or has in it, nothing more is said: it has its default.
+func (c *Config) check(said []mistake) []mistake {
 	var found []mistake
 	fail := func(key, format string, args ...any) {
-		line := at.of(key)
-		found = append(found, mistake{line, fmt.Sprintf("%s: %s: %s", place(file, line), key, fmt.Sprintf(format, args...))})
+		if slices.ContainsFunc(said, func(m mistake) bool { return within(key, m.key) || within(m.key, key) }) {
+			return
+		}
+		found = append(found, mistake{c.at.of(key), key, fmt.Sprintf("%s: %s: %s", c.Place(key), key, fmt.Sprintf(format, args...))})
 	}
 	atLeast := func(key string, d Duration, min time.Duration) {
 		if time.Duration(d) < min {
@@ -343,11 +361,13 @@ func (c *Config) check(file string, at lines) error {
 	c.checkOwners(fail)
 	c.checkSlack(fail)
 	slices.SortFunc(found, func(a, b mistake) int { return cmp.Or(a.line-b.line, strings.Compare(a.text, b.text)) })
-	var errs []error
-	for _, m := range found {
-		errs = append(errs, errors.New(m.text))
-	}
-	return errors.Join(errs...)
+	return found
+}
+
+// within reports whether a key is another one or stands below it.
+func within(key, above string) bool {
+	rest, ok := strings.CutPrefix(key, above)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 func (c *Config) checkSlack(fail func(key, format string, args ...any)) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -79,6 +80,9 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 			walk(typ.Elem(), path)
 		case reflect.Struct:
 			for i := range typ.NumField() {
+				if !typ.Field(i).IsExported() {
+					continue
+				}
 				key := typ.Field(i).Tag.Get("yaml")
 				if !typ.Field(i).IsExported() {
 					continue // what is known of the file
@@ -205,6 +209,18 @@ func TestEveryMistakeIsListedAtOnce(t *testing.T) {
 	_, err := Parse("f", []byte("a: 1\nb: 2\nsampling:\n  fast: x\n"))
 	if err == nil || strings.Count(err.Error(), "\n") != 2 {
 		t.Errorf("want three lines, one for each mistake, got:\n%v", err)
+	}
+	// What is not well formed hides nothing that cannot work, and is said once.
+	_, err = Parse("f", []byte("sampling:\n  fast: 1ms\n  slow: x\ninference:\n  targets:\n  - url: [a]\n  - engine: vlm\n"))
+	want := []string{"f:2: sampling.fast: ", "f:3: sampling.slow: ", "f:6: inference.targets[0].url: ", "f:7: inference.targets[1].engine: ", "f:7: inference.targets[1].url: is missing"}
+	got := strings.Split(fmt.Sprint(err), "\n")
+	if len(got) != len(want) {
+		t.Fatalf("want %d lines, one for each mistake, got:\n%v", len(want), err)
+	}
+	for i := range want {
+		if !strings.HasPrefix(got[i], want[i]) {
+			t.Errorf("mistake %d is %q, want one about %q", i, got[i], want[i])
+		}
 	}
 }
 

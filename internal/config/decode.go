@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"maps"
@@ -22,7 +23,7 @@ type decoder struct {
 	file    string
 	anchors map[string]ast.Node
 	lines   lines
-	errs    []error
+	errs    []mistake
 }
 
 // lines is where each key of the source stands.
@@ -49,13 +50,13 @@ func place(file string, line int) string {
 const maxDepth = 32
 
 // decode reads source into the struct that into points to. Fields that the
-// source does not name keep their value. It returns where each key stands, and every
-// mistake, not only the first.
-func decode(file string, source []byte, into any) (lines, []error) {
+// source does not name keep their value. It returns where each key stands, nil if the
+// source is no YAML, and every mistake, not only the first.
+func decode(file string, source []byte, into any) (lines, []mistake) {
 	d := &decoder{file: file, anchors: map[string]ast.Node{}, lines: lines{}}
 	tree, err := parser.ParseBytes(source, 0)
 	if err != nil {
-		return nil, []error{fmt.Errorf("%s: not valid YAML: %s", file, firstLine(yaml.FormatError(err, false, false)))}
+		return nil, []mistake{{text: fmt.Sprintf("%s: not valid YAML: %s", file, firstLine(yaml.FormatError(err, false, false)))}}
 	}
 	documents := 0
 	for _, doc := range tree.Docs {
@@ -77,10 +78,8 @@ func firstLine(s string) string {
 }
 
 func (d *decoder) fail(n ast.Node, path, format string, args ...any) {
-	if path == "" {
-		path = "top level"
-	}
-	d.errs = append(d.errs, fmt.Errorf("%s: %s: %s", place(d.file, lineOf(n)), path, fmt.Sprintf(format, args...)))
+	line, shown := lineOf(n), cmp.Or(path, "top level")
+	d.errs = append(d.errs, mistake{line, path, fmt.Sprintf("%s: %s: %s", place(d.file, line), shown, fmt.Sprintf(format, args...))})
 }
 
 // lineOf returns where a node begins; 0 if that is not known.
