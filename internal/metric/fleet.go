@@ -56,7 +56,7 @@ var (
 		Help: "GPUs that the queue's quota allows, and what of it is used, as Kueue (a ClusterQueue) or Volcano says. Absent where there is no quota of GPUs."})
 
 	WaitingJobs = row(Def{Entity: Waiting, Name: "vigil_waiting_jobs",
-		Help: "Jobs or pods that wait for GPUs, by queue, account (Slurm's account, Kubernetes' namespace), team and reason: Slurm's resources and priority; in Kubernetes no_free_gpu, what keeps it from free ones as in vigil_pool_free_gpus, or not_tried where too many want something else."})
+		Help: "Jobs or pods that wait for GPUs, by queue, account (Slurm's account, Kubernetes' namespace), team and reason: Slurm's resources and priority; in Kubernetes no_free_gpu, what keeps it from free ones as in vigil_pool_free_gpus, or not_tried where too many want something else, or what waits has no pods yet."})
 	WaitingGPUs = row(Def{Entity: Waiting, Name: "vigil_waiting_gpus",
 		Help: "GPUs that those ask for."})
 
