@@ -75,7 +75,7 @@ func reached() []cog.Builder[dashboard.Panel] {
 			queries: []query{per("instance, owner_kind, owner, team, port, scope, tls, engine, model, approved", ask("", unitCount, "%s", sel(metric.InferenceAPIInfo)))},
 		}, "instance", "owner_kind", "owner", "team", "port", "scope", "tls", "engine", "model", "approved"),
 		grid(panel{id: 1303, title: "Data sets", w: 24, h: 9, absent: "none known",
-			note:    "Without an owner: mounted on the node for everybody.",
+			note:    "Those of unattributed are mounted on the node for everybody.",
 			queries: []query{per("instance, owner_kind, owner, team, kind, source, mount", ask("", unitCount, "%s", sel(metric.DatasetInfo)))},
 		}, "instance", "owner_kind", "owner", "team", "kind", "source", "mount"),
 	}

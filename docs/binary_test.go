@@ -73,6 +73,29 @@ func help(t *testing.T, command ...string) string {
 
 var commandLine = regexp.MustCompile(`(?m)^([a-z]+(?: [a-z]+)*)\*?( .*)?\n((?:    \S.*\n)+)`)
 
+// inText are commands that running text names: `gpuvigil report cost`.
+var inText = regexp.MustCompile("`(?:bin/)?gpuvigil ([a-z]+)( [a-z]+)?")
+
+// TestTextPromisesNoCommandThatThereIsNot goes through what is not run as an example.
+func TestTextPromisesNoCommandThatThereIsNot(t *testing.T) {
+	there := map[string]bool{}
+	for _, c := range commands(t) {
+		there[c[0]] = true
+	}
+	named := 0
+	for _, path := range pages(t) {
+		for _, m := range inText.FindAllStringSubmatch(read(t, path), -1) {
+			named++
+			if !there[m[1]] && !there[m[1]+m[2]] {
+				t.Errorf("%s names gpuvigil %s%s, which there is not", filepath.Base(path), m[1], m[2])
+			}
+		}
+	}
+	if named < 30 {
+		t.Errorf("only %d commands were found in the text", named)
+	}
+}
+
 // commands lists the commands that --help names, with what it says about them.
 func commands(t *testing.T) [][]string {
 	t.Helper()

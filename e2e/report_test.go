@@ -123,6 +123,7 @@ type reported struct {
 		Work   cost.Work
 		States map[string]cost.Amounts
 	}
+	Gaps []cost.Gap
 }
 
 // TestCostsFromPrometheus reads known amounts from a real Prometheus: to the second,
@@ -160,6 +161,9 @@ func TestCostsFromPrometheus(t *testing.T) {
 		if got := r.Totals[0].Total.Energy / 1e6; got != int64(100*(3*whole-28*3600-60)) {
 			t.Errorf("by %s: %d J, want those of the time but for the minute in which an agent moved", step, got)
 		}
+		if len(r.Gaps) != 1 || r.Gaps[0].Node != "n2" || r.Gaps[0].GPUs != 1 || math.Abs(time.Duration(r.Gaps[0].Time).Hours()-4) > 0.1 {
+			t.Errorf("by %s, gaps %+v; want the four hours that no account of the GPU of n2 has", step, r.Gaps)
+		}
 		if w := r.Lines[0].Work; math.Abs(float64(w.Units[cost.Steps])-whole) > 61 || math.Abs(w.Goodput()-0.75) > 1e-6 || w.Interruptions != int64(whole/36000) {
 			t.Errorf("by %s, the job did %+v; want a step each second but for the minute in which its agent moved, three quarters kept, an interruption every ten hours", step, w)
 		}
@@ -190,6 +194,113 @@ func TestCostsFromPrometheus(t *testing.T) {
 	}
 	if code, said := ask("--since=30d"); code == 0 || !strings.Contains(said, begin.Format("2006-01-02T15:04")) {
 		t.Errorf("a time before the first sample exits %d, want it refused with %s:\n%s", code, begin, said)
+	}
+}
+
+// TestTheFirstSampleIsSaid holds the beginning that reports say, within its hour, and
+// that what a refusal advises is not refused.
+func TestTheFirstSampleIsSaid(t *testing.T) {
+	t.Parallel()
+	end := time.Now().UTC().Truncate(time.Minute)
+	begin := end.Add(-3 * time.Hour).Truncate(time.Hour).Add(38 * time.Minute)
+	h := history{}
+	for at := begin; !at.After(end); at = at.Add(time.Minute) {
+		h.add(metric.OwnerSeconds, `instance="a:1",gpu="0",uuid="GPU-1",owner_kind="unattributed",owner="unattributed",team="",state="free"`, at.Sub(begin).Seconds(), at)
+	}
+	url := h.load(t)
+	ask := func(args ...string) (int, string) {
+		return runs(t, nil, binary, append(append([]string{"report"}, args...), "--prometheus.url="+url, "--log.level=error")...)
+	}
+	if code, said := ask("cost", "--since=all"); code != 0 || !strings.Contains(said, "from "+begin.Format("2006-01-02 15:04")+" UTC") {
+		t.Errorf("it exits %d, want the first sample at %v said:\n%s", code, begin, said)
+	}
+	if code, said := ask("budget"); code != 0 || begin.Day() > 1 && !strings.Contains(said, "before "+begin.Format("2006-01-02 15:04")+" UTC is not known") {
+		t.Errorf("budgets exit %d, want what is before %v said to be unknown:\n%s", code, begin, said)
+	}
+	code, said := ask("cost", "--since=4h")
+	_, advice, advised := strings.Cut(said, "ask with ")
+	advice, _, _ = strings.Cut(advice, ",")
+	if code == 0 || !advised {
+		t.Fatalf("a time before the first sample exits %d:\n%s", code, said)
+	}
+	if code, said := ask("cost", advice); code != 0 {
+		t.Errorf("it advises %s, which exits %d:\n%s", advice, code, said)
+	}
+}
+
+// TestAMonthOfWhichTimeIsMissing has a node that left for good, one whose samples are
+// lost for two days together with its ledger, and one that was not scraped for a day and
+// lost nothing: what is missing is named, and not frozen until somebody says so.
+func TestAMonthOfWhichTimeIsMissing(t *testing.T) {
+	t.Parallel()
+	y, m, _ := time.Now().UTC().Date()
+	end := time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
+	begin := end.AddDate(0, -1, 0)
+	h := history{}
+	sample := func(node string, seconds float64, at time.Time) {
+		gpu := fmt.Sprintf(`instance="%s:1",gpu="0",uuid="GPU-%s"`, node, node)
+		h.add(metric.NodeInfo, fmt.Sprintf(`instance="%s:1",node="%s",simulated="false"`, node, node), 1, at)
+		h.add(metric.OwnerSeconds, gpu+`,owner_kind="unattributed",owner="unattributed",team="",state="free"`, seconds, at)
+		h.add(metric.GPUInfo, gpu+`,model="NVIDIA X1"`, 1, at)
+		h.add(metric.PriceMissing, gpu, 1, at)
+	}
+	leaves := begin.AddDate(0, 0, 17)
+	from, to := begin.AddDate(0, 0, 5), begin.AddDate(0, 0, 7)
+	within := func(at, from, to time.Time) bool { return at.After(from) && at.Before(to) }
+	for at := begin.Add(-time.Hour); !at.After(end.Add(time.Hour)) && at.Before(time.Now()); at = at.Add(4 * time.Minute) {
+		s := at.Sub(begin).Seconds() + 3600
+		if !at.After(leaves) {
+			sample("left", s, at)
+		}
+		if !within(at, from, to) {
+			lost := s
+			if at.After(from) {
+				lost = at.Sub(to).Seconds()
+			}
+			sample("lost", lost, at)
+		}
+		if !within(at, from, from.AddDate(0, 0, 1)) {
+			sample("kept", s, at)
+		}
+	}
+	url, books := h.load(t), filepath.Join(t.TempDir(), "books")
+	ask := func(args ...string) (int, string) {
+		return runs(t, nil, binary, append([]string{"report", "cost", "--prometheus.url=" + url, "--log.level=warn"}, args...)...)
+	}
+	for _, format := range []string{"table", "csv", "json", "focus"} {
+		code, said := ask("--since=all", "--format="+format)
+		if code != 0 || !strings.Contains(said, "left") || !strings.Contains(said, "lost") {
+			t.Errorf("as %s it exits %d, want the nodes named of which time is missing:\n%s", format, code, said)
+		}
+	}
+	for _, accepted := range [][]string{nil, {"--accept-gap=left"}, {"--accept-gap=lost"}} {
+		code, said := ask(append(accepted, "--freeze="+books)...)
+		if code == 0 || !strings.Contains(said, "is missing") || strings.Contains(said, "kept") {
+			t.Fatalf("with %v it exits %d, want the month refused, and not for the node that lost nothing:\n%s", accepted, code, said)
+		}
+		for node, says := range map[string]string{
+			"left": fmt.Sprintf("%.2f GPU-hours of 1 GPU between %s", end.Sub(leaves).Hours(), leaves.Format("2006-01-02 15:04")),
+			"lost": fmt.Sprintf("of 1 GPU between %s UTC and %s", from.Format("2006-01-02 15:04"), to.Format("2006-01-02 15:04")),
+		} {
+			flag := "--accept-gap=" + node
+			if want := len(accepted) == 0 || accepted[0] != flag; strings.Contains(said, flag) != want || strings.Contains(said, says) != want {
+				t.Errorf("with %v, that %q of %s: want it named with its flag: %v:\n%s", accepted, says, node, want, said)
+			}
+		}
+	}
+	if code, said := ask("--freeze="+books, "--accept-gap=left", "--accept-gap=lost"); code != 0 || !strings.Contains(said, "froze") {
+		t.Fatalf("with both accepted it exits %d:\n%s", code, said)
+	}
+	if code, said := ask("--freeze=" + books); code != 0 || !strings.Contains(said, "nothing has changed") {
+		t.Errorf("again, with what is missing accepted already, it exits %d:\n%s", code, said)
+	}
+	var closed struct{ Gaps []cost.Gap }
+	content, err := os.ReadFile(filepath.Join(books, begin.Format("2006-01")+".json"))
+	if err == nil {
+		err = json.Unmarshal(content, &closed)
+	}
+	if err != nil || len(closed.Gaps) != 2 {
+		t.Errorf("the frozen month has gaps %+v, %v, want both written down", closed.Gaps, err)
 	}
 }
 

@@ -81,7 +81,7 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	if demo != nil {
-		if err := forget(st); err != nil { // its past is made up anew
+		if err := forget(st); err != nil {
 			return err
 		}
 	}
@@ -339,7 +339,7 @@ func listen(flags *web.FlagConfig) ([]net.Listener, error) {
 func listenTCP(address string) (net.Listener, error) {
 	const form = "give --web.listen-address as [HOST]:PORT, :9836 for all addresses"
 	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
-		return nil, fmt.Errorf("listen on %q: %s", address, form)
+		return nil, wrongUsage{fmt.Errorf("listen on %q: %s", address, form)}
 	}
 	l, err := net.Listen("tcp", address)
 	switch {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -19,7 +20,7 @@ func addCheck(app *kingpin.Application) (string, command) {
 			_, err := p.out.Write(config.Example)
 			return err
 		case *file == "":
-			return fmt.Errorf("no file given: gpuvigil check FILE, or gpuvigil check --example for one to start from")
+			return wrongUsage{errors.New("no file given: gpuvigil check FILE, or gpuvigil check --example for one to start from")}
 		}
 		c, err := config.Load(*file)
 		if err != nil {

@@ -62,16 +62,16 @@ func (c *costs) ask(ctx context.Context, since, until time.Time) (*cost.Answer, 
 func (c *costs) source() (report.Source, time.Duration, error) {
 	switch {
 	case *c.local && *c.url != "":
-		return nil, 0, errors.New("found --local beside --prometheus.url, allowed: one of them")
+		return nil, 0, wrongUsage{errors.New("found --local beside --prometheus.url, allowed: one of them")}
 	case *c.local:
 		client, err := agentClient(*c.state)
 		return client, askLimit, err
 	case *c.url == "":
-		return nil, 0, errors.New("nothing says where costs are to be read from: give --prometheus.url for all nodes, or --local for what this node's agent has booked")
+		return nil, 0, wrongUsage{errors.New("nothing says where costs are to be read from: give --prometheus.url for all nodes, or --local for what this node's agent has booked")}
 	}
 	history, err := model.ParseDuration(*c.history)
 	if err != nil || time.Duration(history) < 24*time.Hour {
-		return nil, 0, fmt.Errorf("--prometheus.history=%.40q is no length of time of a day or more: write it as 30d", *c.history)
+		return nil, 0, wrongUsage{fmt.Errorf("--prometheus.history=%.40q is no length of time of a day or more: write it as 30d", *c.history)}
 	}
 	cfg := report.EngineConfig{URL: *c.url, User: *c.user, Tenant: *c.tenant, Match: *c.match, Step: steps[*c.step], History: time.Duration(history), Busy: ledger.BusyMeans()}
 	if *c.password != "" {
@@ -81,5 +81,8 @@ func (c *costs) source() (report.Source, time.Duration, error) {
 		cfg.Bearer = secret(*c.bearer, "")
 	}
 	engine, err := report.NewEngine(cfg)
-	return engine, *c.timeout, err
+	if err != nil {
+		return nil, 0, wrongUsage{err} // it has asked nobody yet
+	}
+	return engine, *c.timeout, nil
 }

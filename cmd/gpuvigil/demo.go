@@ -32,7 +32,7 @@ func (d *demo) start(cfg *config.Config) error {
 	}
 	scenario, err := sim.ScenarioByName(d.scenario)
 	if err != nil {
-		return err
+		return wrongUsage{fmt.Errorf("--demo.scenario: %w", err)}
 	}
 	d.node, err = sim.New(sim.Config{Seed: d.seed, Start: time.Now(), Scenario: scenario, Node: cfg.Node, Tiers: tiers(cfg.Sampling),
 		Histograms: cfg.Metrics.NativeHistograms})
@@ -61,7 +61,8 @@ func (d *demo) furnish(cfg *config.Config) {
 
 // replay puts the scenario's past through the engine, so that findings, habits
 // and the page are full at once. Of the incidents only those that are still open
-// are told: what came and went in the past is nobody's business.
+// are told: what came and went in the past is nobody's business. Of that past the ledger
+// books what an earlier demo in the same state directory has not booked.
 func (d *demo) replay(p *pipeline) {
 	d.replayed = true
 	steps := tiers(p.cfg.Sampling)
@@ -69,11 +70,14 @@ func (d *demo) replay(p *pipeline) {
 		steps[t] = max(steps[t], preludeStep)
 	}
 	past := collector.NewReplay(collector.SamplerConfig{Node: p.cfg.Node, Tiers: steps, Log: p.log}, sim.SourceName)
+	booked := p.ledger.Renew()
 	var last *collector.Snapshot
 	for part := range d.node.Prelude(preludeStep) {
 		last = past.Snapshot(part)
 		p.engine.Observe(last)
-		p.ledger.Observe(last)
+		if last.Time.After(booked) {
+			p.ledger.Observe(last)
+		}
 	}
 	if last != nil {
 		p.sampler.Know(last.Known())

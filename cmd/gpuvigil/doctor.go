@@ -87,6 +87,9 @@ func printDiagnoses(out io.Writer, diagnoses []diagnosis) error {
 
 func doctorConfig(file string) (*config.Config, []diagnosis) {
 	c, err := config.Load(file)
+	if err == nil {
+		_, err = priceBook(c)
+	}
 	if err != nil {
 		return config.Default(), []diagnosis{{what: "configuration", needed: true, found: err.Error(), advice: "mend the file; what follows was checked with the defaults"}}
 	}

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"gpuvigil/internal/config"
 )
@@ -79,6 +83,50 @@ func TestDoctorOnPIDs(t *testing.T) {
 	put(t, filepath.Join(proc, "2", "stat"), "2 (kthreadd")
 	if d := doctorPIDs(proc); d.ok || !strings.Contains(d.found, "cut short") {
 		t.Errorf("with a broken /proc the doctor says %+v", d)
+	}
+}
+
+// Who has switched it on already must be told of the right that is missing, not of the
+// switch.
+func TestDoctorOnPrivilegedReads(t *testing.T) {
+	failing := func(why error, files ...string) func(string) error {
+		return func(file string) error {
+			if slices.Contains(files, file) {
+				return &fs.PathError{Op: "open", Path: "/proc/1/" + file, Err: why}
+			}
+			return nil
+		}
+	}
+	c := config.Default()
+	for name, says := range map[string]struct {
+		on            bool
+		read          func(string) error
+		ok            bool
+		found, advice []string
+		never         string
+	}{
+		"off":                     {false, failing(nil), false, []string{"off"}, []string{"movement.privileged_reads", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE"}, "not here"},
+		"all rights":              {true, failing(nil), true, []string{"on;"}, nil, "CAP_"},
+		"no rights":               {true, failing(unix.EACCES, "mountstats", "io"), false, []string{"/proc/1/mountstats: permission denied", "/proc/1/io"}, []string{"CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE"}, "set movement"},
+		"no right to read mounts": {true, failing(unix.EACCES, "mountstats"), false, []string{"/proc/1/mountstats"}, []string{"CAP_DAC_READ_SEARCH"}, "CAP_SYS_PTRACE"},
+		"no right to trace":       {true, failing(unix.EPERM, "io"), false, []string{"/proc/1/io"}, []string{"CAP_SYS_PTRACE"}, "CAP_DAC_READ_SEARCH"},
+		"hidden processes":        {true, failing(unix.ENOENT, "mountstats"), false, []string{"no such file"}, []string{"hidepid"}, "CAP_"},
+	} {
+		c.Movement.Privileged = says.on
+		d := doctorPrivileged(c, says.read)
+		if d.ok != says.ok || d.needed || strings.Contains(d.found+d.advice, says.never) || (d.advice == "") != (says.advice == nil) {
+			t.Errorf("%s: the doctor says %+v, want it ok: %t, and never %q", name, d, says.ok, says.never)
+		}
+		for _, want := range says.found {
+			if !strings.Contains(d.found, want) {
+				t.Errorf("%s: the doctor found %q, want %q", name, d.found, want)
+			}
+		}
+		for _, want := range says.advice {
+			if !strings.Contains(d.advice, want) {
+				t.Errorf("%s: the doctor advises %q, want %q", name, d.advice, want)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -39,8 +40,8 @@ func priceBook(cfg *config.Config) (*price.Book, error) {
 			Currency: o.Currency, Kind: kinds[o.Kind], From: o.From.Time(), To: o.To.Time(), Source: o.Source})
 	}
 	book, err := price.NewBook(p)
-	if err != nil {
-		return nil, fmt.Errorf("make the price book of node %s: %w", cfg.Node, err)
+	if wrong, ok := errors.AsType[*price.Mistake](err); ok {
+		return nil, fmt.Errorf("%s: %w", cfg.Place(wrong.Key), wrong)
 	}
-	return book, nil
+	return book, err
 }

@@ -43,6 +43,30 @@ type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
+// wrongUsage is an error about the command line: what stands there cannot be meant.
+type wrongUsage struct{ error }
+
+func (w wrongUsage) Unwrap() error { return w.error }
+
+// usageCode is the exit code of a command that was called wrongly: that of what cannot be
+// known, which is no other answer of any command. Nobody is woken by a mistyped status.
+func usageCode(command string) int {
+	if command == "health" {
+		return int(exitHealthUnknown)
+	}
+	return int(exitUnknown)
+}
+
+// commandOf returns the command that the arguments name, also if the rest of them is
+// wrong; empty if they name none.
+func commandOf(app *kingpin.Application, args []string) string {
+	parsed, _ := app.ParseContext(args) // what is wrong has been said
+	if parsed == nil || parsed.SelectedCommand == nil {
+		return ""
+	}
+	return parsed.SelectedCommand.FullCommand()
+}
+
 // run is the whole program but for the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	app := kingpin.New("gpuvigil", "Monitoring and anomaly detection for GPU-backed AI workloads.")
@@ -67,7 +91,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "gpuvigil: %v. Try gpuvigil help.\n", err)
-		return int(exitUnknown) // and not 1 or 2: nobody is woken by a mistyped status
+		return usageCode(commandOf(app, args))
 	}
 	err = commands[name](ctx, &program{out: stdout, errs: stderr, log: promslog.New(logConfig)})
 	var code exitCode
@@ -78,6 +102,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return int(code)
 	}
 	fmt.Fprintf(stderr, "gpuvigil %s: %v\n", name, err)
+	if errors.As(err, new(wrongUsage)) {
+		return usageCode(name)
+	}
 	return 1
 }
 

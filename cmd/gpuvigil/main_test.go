@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,8 +51,32 @@ func TestCheck(t *testing.T) {
 	if code, _, errs := gpuvigil(t, "check", file(t, example)); code != 0 {
 		t.Errorf("what --example prints is not valid: %s", errs)
 	}
-	if code, _, errs := gpuvigil(t, "check"); code != 1 || !strings.Contains(errs, "--example") {
+	if code, _, errs := gpuvigil(t, "check"); code != 3 || !strings.Contains(errs, "--example") {
 		t.Errorf("no file: exit %d, %q, want what to do", code, errs)
+	}
+}
+
+// What only the price book can know is said as all other mistakes are: where it stands,
+// what was found, what is allowed.
+func TestMistakesAboutPricesAreFound(t *testing.T) {
+	euros := "  - {gpu: '*', per_gpu_hour: 1, currency: EUR}\n"
+	for text, want := range map[string]string{
+		"node: a\nprices:\n  provider: Nebuis\n":                                                      "gpuvigil.yml:3: prices.provider: found \"Nebuis\", allowed: AWS",
+		"prices:\n  provider: AWS\n  region: mars\n":                                                  "gpuvigil.yml:3: prices.region: found \"mars\", allowed for AWS: ",
+		"prices:\n  region: us-east-1\n":                                                              "gpuvigil.yml:2: prices.region: found \"us-east-1\" without prices.provider, allowed: ",
+		"prices:\n  own:\n" + euros:                                                                   "gpuvigil.yml:3: prices.own[0].currency: found EUR beside prices of this node in USD, allowed: ",
+		"energy:\n  pue: 1.2\n  price_per_kwh: 1\n  currency: EUR\n":                                  "gpuvigil.yml:4: energy.currency: found EUR beside prices of this node in USD, allowed: ",
+		"prices:\n  provider: none\n  own:\n" + euros + "energy: {price_per_kwh: 1, currency: USD}\n": "gpuvigil.yml:5: energy.currency: found USD beside prices of this node in EUR, allowed: ",
+	} {
+		config := file(t, text)
+		for _, args := range [][]string{{"check", config}, {"demo", "--config.file=" + config, "--web.listen-address=127.0.0.1:0"}} {
+			if code, _, errs := gpuvigil(t, args...); code != 1 || !strings.Contains(errs, want) {
+				t.Errorf("%s: exit %d, want it to say\n%s\ngot %s", args[0], code, want, errs)
+			}
+		}
+		if _, said := doctorConfig(config); len(said) != 1 || said[0].ok || !strings.Contains(said[0].found, want) {
+			t.Errorf("the doctor says %+v, want %q", said, want)
+		}
 	}
 }
 
@@ -106,7 +131,6 @@ func TestWhatStopsTheStart(t *testing.T) {
 	f("--state.dir", "--web.listen-address=127.0.0.1:0", "--state.dir="+filepath.Join(plain, "below-a-file"))
 	f("--config.file", "--web.listen-address=127.0.0.1:0", "--config.file="+filepath.Join(t.TempDir(), "absent.yml"))
 	f("web configuration", "--web.listen-address=127.0.0.1:0", "--web.config.file="+file(t, "nonsense: 1\n"))
-	f("scenario", "--web.listen-address=127.0.0.1:0", "--demo.scenario=absent")
 }
 
 func TestGeneratedFilesAreWritten(t *testing.T) {
@@ -135,11 +159,24 @@ func TestNoAgentIsUnknown(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	// 1 and 2 would be a ticket and a page to a script that asks for the status.
-	for _, args := range [][]string{{"no-such-command"}, {"status", "--bogus"}, {"why", "0", "1"}} {
-		if code, _, errs := gpuvigil(t, args...); code != 3 || !strings.Contains(errs, "gpuvigil help") {
-			t.Errorf("%v: exit %d, %q, want 3 and where to read on", args, code, errs)
+	// No command answers anything with these codes: 1 and 2 would be a ticket and a page to
+	// a script that asks for the status, 1 would be a broken node to one that asks for health.
+	for _, args := range [][]string{{"no-such-command"}, {"--bogus"}, {"status", "--bogus"}, {"why", "0", "1"}, {"check", "--bogus"}, {"check"}, {"doctor", "--bogus"},
+		{"report"}, {"report", "cost", "--local", "--by=owner"}, {"report", "cost"}, {"report", "cost", "--local", "--since=soon"}, {"report", "budget", "--local", "--format=focus"},
+		{"inventory", "--format=xml"}, {"release", "--for=long"}, {"record"}, {"record", "--simulate=nothing", "--output=" + filepath.Join(t.TempDir(), "r")},
+		{"demo", "--demo.scenario=nothing", "--state.dir=" + t.TempDir(), "--web.listen-address=127.0.0.1:0"}, {"run", "--web.listen-address=9836", "--state.dir=" + t.TempDir()},
+		{"--log.level=loud", "status"}, {"health", "--bogus"}, {"health", "--gpus=many"}, {"health", "now"}, {"--log.level=loud", "health"},
+	} {
+		want := 3
+		if slices.Contains(args, "health") {
+			want = 2
 		}
+		if code, out, errs := gpuvigil(t, args...); code != want || out != "" || errs == "" {
+			t.Errorf("%v: exit %d, %q %q, want %d and what is wrong", args, code, out, errs, want)
+		}
+	}
+	if _, _, errs := gpuvigil(t, "status", "--bogus"); !strings.Contains(errs, "gpuvigil help") {
+		t.Errorf("status --bogus: %q, want where to read on", errs)
 	}
 	if code, _, errs := gpuvigil(t, "--version"); code != 0 || !strings.Contains(errs, "gpuvigil") {
 		t.Errorf("--version: exit %d, %q", code, errs)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,7 +49,10 @@ func doctorMovement(c *config.Config) []diagnosis {
 	if !c.Movement.Enabled {
 		return []diagnosis{{what: "data movement", found: "switched off with movement.enabled"}}
 	}
-	return []diagnosis{doctorCgroups(c), doctorNetwork(c), doctorPrivileged(c), doctorPorts(c)}
+	return []diagnosis{doctorCgroups(c), doctorNetwork(c), doctorPrivileged(c, func(file string) error {
+		_, err := os.ReadFile(filepath.Join(c.Host.ProcFS, "1", file))
+		return err
+	}), doctorPorts(c)}
 }
 
 // hostGroups are directories that the host's own control groups have and a
@@ -76,19 +81,41 @@ func doctorNetwork(c *config.Config) diagnosis {
 	return d
 }
 
-func doctorPrivileged(c *config.Config) diagnosis {
+// privileged are the files that the configuration's wish alone does not open, each with
+// what does, and what it buys.
+var privileged = []struct{ file, right, buys string }{
+	{"mountstats", "CAP_DAC_READ_SEARCH", "bytes that other users' processes move over NFS"},
+	{"io", "CAP_SYS_PTRACE", "bytes of other users' processes without a control group of their own"},
+}
+
+// doctorPrivileged says what is missing for each of them; read opens such a file of a
+// process of another user.
+func doctorPrivileged(c *config.Config, read func(file string) error) diagnosis {
 	d := diagnosis{what: "data movement: NFS (tier 3)", found: "off; what owners move over NFS stays unknown",
 		advice: "set movement.privileged_reads, and give CAP_DAC_READ_SEARCH (/proc/PID/mountstats) and CAP_SYS_PTRACE (/proc/PID/io) where you need it; " +
 			"without them only processes of the agent's own user are told"}
 	if !c.Movement.Privileged {
 		return d
 	}
-	file := filepath.Join(c.Host.ProcFS, "1", "mountstats")
-	if _, err := os.ReadFile(file); err != nil {
-		d.found = fmt.Sprintf("on, but %v", err)
-		return d
+	var failures, missing []string
+	for _, p := range privileged {
+		err := read(p.file)
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, fs.ErrPermission):
+			missing = append(missing, fmt.Sprintf("give %s to see %s", p.right, p.buys))
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, fmt.Sprintf("let the agent see all processes (the host's /proc, without hidepid, hostPID in a cluster) and a kernel with /proc/PID/%s to see %s", p.file, p.buys))
+		}
+		failures = append(failures, err.Error())
 	}
-	return diagnosis{what: d.what, ok: true, found: "on; this user can read other users' mounts"}
+	if len(failures) == 0 {
+		return diagnosis{what: d.what, ok: true, found: "on; this user can read other users' mounts and I/O"}
+	}
+	d.found = "on (movement.privileged_reads), but " + strings.Join(failures, ", ")
+	d.advice = strings.Join(missing, "; ")
+	return d
 }
 
 func doctorPorts(c *config.Config) diagnosis {

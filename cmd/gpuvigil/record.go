@@ -67,7 +67,7 @@ var simulationStart = time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 func (r *recording) simulate(name string, seed uint64, length time.Duration) error {
 	scenario, err := sim.ScenarioByName(name)
 	if err != nil {
-		return err
+		return wrongUsage{fmt.Errorf("--simulate: %w", err)}
 	}
 	node, err := sim.New(sim.Config{Seed: seed, Start: simulationStart, Scenario: scenario})
 	if err != nil {

@@ -37,11 +37,12 @@ func stored(st *store.Store) (state []byte, known *collector.Known, err error) {
 	return state, known, nil
 }
 
-// forget empties the state file.
+// forget empties the state file of a demo but for its ledger: what was found is made up
+// anew, and what was paid is a counter, which does not go back.
 func forget(st *store.Store) error {
 	return st.Update(func(tx *store.Tx) error {
 		var errs []error
-		for _, bucket := range []string{store.Engine, store.Outbox, store.Ledger} {
+		for _, bucket := range []string{store.Engine, store.Outbox} {
 			var keys []string
 			tx.Range(bucket, "", func(k string, _ []byte) bool {
 				keys = append(keys, k)

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"gpuvigil/alerting"
+	"gpuvigil/internal/config"
+	"gpuvigil/internal/cost"
 	"gpuvigil/internal/ledger"
 	"gpuvigil/internal/price"
 	"gpuvigil/internal/store"
@@ -69,6 +73,83 @@ func TestRecorderKeepsWhatCouldNotBeWritten(t *testing.T) {
 	if string(r.state) != "2" || string(r.known) != "{}" {
 		t.Errorf("after a second failure it holds %q and %q, want the newest of each", r.state, r.known)
 	}
+}
+
+// TestADemoThatIsStartedAgainBooksNoHourTwice holds for the demo what is promised of all:
+// counters do not go back, which Prometheus would take for new GPU-hours.
+func TestADemoThatIsStartedAgainBooksNoHourTwice(t *testing.T) {
+	dir := t.TempDir()
+	before, counters := demoed(t, dir)
+	after, countersAfter := demoed(t, dir)
+	if len(before) == 0 || len(after) != len(before) {
+		t.Fatalf("the demo books %d GPUs, and %d when it is started again", len(before), len(after))
+	}
+	for key, was := range counters {
+		if is, shown := countersAfter[key]; shown && (is.Time < was.Time || is.Effective < was.Effective || is.Energy < was.Energy) {
+			t.Errorf("%v: the counters go back from %+v to %+v", key, was, is)
+		}
+	}
+	for gpu, was := range before {
+		is := after[gpu]
+		if more := time.Duration(is.Time - was.Time); more <= 0 || more > 10*time.Minute {
+			t.Errorf("GPU %s: the second start has booked %v more than the first, want the time between the two: the past is not booked twice", gpu, more)
+		}
+		if watts := float64(is.Energy-was.Energy) / 1e6 / time.Duration(is.Time-was.Time).Seconds(); watts > 1000 {
+			t.Errorf("GPU %s: %v W between two starts, want what a GPU can draw", gpu, watts)
+		}
+	}
+}
+
+// demoed runs a demo until it answers and stops it, and returns what it has booked of
+// each GPU and the counters that it exports.
+func demoed(t *testing.T, dir string) (booked map[string]cost.Amounts, counters map[cost.Key]cost.Amounts) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan int, 1)
+	var errs bytes.Buffer
+	go func() {
+		ended <- run(ctx, []string{"demo", "--state.dir=" + dir, "--web.listen-address=127.0.0.1:0"}, io.Discard, &errs)
+	}()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if answer, err := ask(ctx, dir); err == nil && len(answer.snapshot.GPUs) > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the demo does not answer")
+		}
+	}
+	stop()
+	if code := <-ended; code != 0 {
+		t.Fatalf("the demo ends with %d: %s", code, errs.String())
+	}
+	st, err := store.Open(filepath.Join(dir, "demo.db"), time.Second, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts, err := ledgerConfig(config.Default(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := ledger.New(st, accounts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	booked, counters = map[string]cost.Amounts{}, map[cost.Key]cost.Amounts{}
+	answer, err := l.Costs(time.Unix(0, 0), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range answer.Rows {
+		booked[r.UUID] = booked[r.UUID].Plus(r.Amounts)
+	}
+	for _, a := range l.Export().Accounts {
+		counters[a.Key] = a.Amounts
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return booked, counters
 }
 
 func TestADemoForgetsTheOneBefore(t *testing.T) {

@@ -21,12 +21,15 @@ func addCostReport(app *kingpin.Application) (string, command) {
 	format := cmd.Flag("format", "How to write it.").Default(string(report.Table)).Enum(report.Formats()...)
 	freeze := cmd.Flag("freeze", "Write a month that is over to this directory, for good; a month that is there already gets corrections only.").PlaceHolder("DIR").String()
 	month := cmd.Flag("month", "The month that --freeze writes, such as 2026-01, in UTC. Default: the last that is over.").String()
+	accept := cmd.Flag("accept-gap", "Freeze a month although time of this node is in no sample: it left for good, or they are lost. May be given several times.").PlaceHolder("NODE").Strings()
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		switch {
 		case *freeze != "":
-			return freezeMonth(ctx, p, from, *freeze, *month)
+			return freezeMonth(ctx, p, from, *freeze, *month, *accept)
+		case len(*accept) > 0:
+			return wrongUsage{errors.New("found --accept-gap without --freeze, allowed: both")}
 		case *month != "":
-			return errors.New("found --month without --freeze, allowed: both")
+			return wrongUsage{errors.New("found --month without --freeze, allowed: both")}
 		}
 		begin, err := beginning(*since, time.Now())
 		if err != nil {
@@ -39,6 +42,12 @@ func addCostReport(app *kingpin.Application) (string, command) {
 		r, err := report.New(answer, begin, report.By(*by))
 		if err != nil {
 			return err
+		}
+		for _, g := range r.Gaps {
+			if *format != string(report.FOCUS) {
+				break // the others say it themselves
+			}
+			p.log.Warn("Time of a node's GPUs is in no sample, and in no line of the report.", "node", g.Node, "gpus", g.GPUs, "gpu_hours", time.Duration(g.Time).Hours(), "from", g.From, "to", g.To)
 		}
 		return r.Write(p.out, report.Format(*format))
 	}
@@ -53,7 +62,7 @@ func addBudgetReport(app *kingpin.Application) (string, command) {
 		answer, err := from.ask(ctx, time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC), time.Time{})
 		var early *report.TooEarlyError
 		if errors.As(err, &early) { // then it says of what time it is
-			answer, err = from.ask(ctx, early.Earliest, time.Time{})
+			answer, err = from.ask(ctx, time.Time{}, time.Time{})
 		}
 		if err != nil {
 			return err
@@ -62,17 +71,17 @@ func addBudgetReport(app *kingpin.Application) (string, command) {
 	}
 }
 
-func freezeMonth(ctx context.Context, p *program, from *costs, dir, month string) error {
+func freezeMonth(ctx context.Context, p *program, from *costs, dir, month string, accept []string) error {
 	now := time.Now()
 	since, until, err := report.Month(month, now)
 	if err != nil {
-		return err
+		return wrongUsage{err}
 	}
 	answer, err := from.ask(ctx, since, until)
 	if err != nil {
 		return err
 	}
-	said, err := report.Freeze(dir, answer, since, now)
+	said, err := report.Freeze(dir, answer, since, now, accept...)
 	if err != nil {
 		return err
 	}
@@ -80,14 +89,14 @@ func freezeMonth(ctx context.Context, p *program, from *costs, dir, month string
 	return err
 }
 
-// beginning returns the hour in which the report begins; zero for whatever there is.
+// beginning returns since when a report is asked for; zero for whatever there is.
 func beginning(text string, now time.Time) (time.Time, error) {
 	if text == "all" {
 		return time.Time{}, nil
 	}
 	d, err := model.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return time.Time{}, fmt.Errorf("--since=%.40q is no length of time: write 12h or 30d, or all for what there is", text)
+		return time.Time{}, wrongUsage{fmt.Errorf("--since=%.40q is no length of time: write 12h or 30d, or all for what there is", text)}
 	}
-	return now.Add(-time.Duration(d)).UTC().Truncate(time.Hour), nil
+	return now.Add(-time.Duration(d)).UTC(), nil
 }

@@ -18,12 +18,17 @@ func TestWhereCostsComeFrom(t *testing.T) {
 		"both or none":                  {"cost", "--prometheus.url=http://db", "--prometheus.username=me"},
 		"name a file":                   {"budget", "--prometheus.url=http://127.0.0.1:1", "--prometheus.bearer-token-file=" + missing},
 		"found --month without":         {"cost", "--local", "--month=2026-01"},
+		"found --accept-gap without":    {"cost", "--local", "--accept-gap=n1"},
 		"what is not over":              {"cost", "--local", "--freeze=" + missing, "--month=2999-01"},
 		"127.0.0.1:1: connect: connect": {"cost", "--prometheus.url=http://127.0.0.1:1"},
 	} {
 		code, out, errs := gpuvigil(t, append([]string{"report"}, args...)...)
-		if code != 1 || out != "" || !strings.Contains(errs, want) || strings.Contains(errs, "hunter2") {
-			t.Errorf("report %v: exit %d, %q, want it to say %q", args, code, errs, want)
+		wrong := 3 // usage
+		if strings.Contains(strings.Join(args, " "), "127.0.0.1:1") {
+			wrong = 1 // the database is not there
+		}
+		if code != wrong || out != "" || !strings.Contains(errs, want) || strings.Contains(errs, "hunter2") {
+			t.Errorf("report %v: exit %d, %q, want %d and that it says %q", args, code, errs, wrong, want)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func identify(m mapped) []find {
 }
 
 var (
-	libraryName = regexp.MustCompile(`^(.+?)(?:-[0-9a-f]{8})?\.so((?:\.[0-9]+)*)$`) // a wheel's tools add eight digits
+	libraryName = regexp.MustCompile(`(?s)^(.+?)(?:-[0-9a-f]{8})?\.so((?:\.[0-9]+)*)$`) // a wheel's tools add eight digits
 	versionText = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+!_~-]{0,63}$`)
 )
 

@@ -15,8 +15,8 @@ import (
 // default and many more where that was raised.
 const (
 	maxMapsBytes = 32 << 20
-	maxMapsLine  = 4096 + 128 // the longest path and what stands before it
-	maxFiles     = 4096       // different ones that are of interest
+	maxMapsLine  = 4*4096 + 128 // the longest path, of line breaks only, and what stands before it
+	maxFiles     = 4096         // different ones that are of interest
 )
 
 // mapped is a file that a process has mapped.
@@ -26,9 +26,8 @@ type mapped struct {
 }
 
 // readMaps lists the files in the text of /proc/PID/maps that the filter wants,
-// each once, in their order. cut says that the text was too long and the rest left
-// out. Lines that are too long are skipped, and paths with a line break, which the
-// kernel writes as \012: no library has one.
+// each once, in their order. cut says that something was left out: the rest of a text
+// that is too long, or a line that is.
 func readMaps(r io.Reader, want func(path string) bool) (files []mapped, cut bool, err error) {
 	limited := &io.LimitedReader{R: r, N: maxMapsBytes}
 	lines := bufio.NewReaderSize(limited, maxMapsLine)
@@ -49,13 +48,13 @@ func readMaps(r io.Reader, want func(path string) bool) (files []mapped, cut boo
 				files = append(files, f)
 			}
 		}
-		long = tooLong
+		long, cut = tooLong, cut || tooLong
 		switch {
 		case err == nil || tooLong:
 		case errors.Is(err, io.EOF):
-			return files, limited.N <= 0, nil
+			return files, cut || limited.N <= 0, nil
 		default:
-			return files, false, fmt.Errorf("read its maps: %w", proc.Gone(err))
+			return files, cut, fmt.Errorf("read its maps: %w", proc.Gone(err))
 		}
 	}
 }
@@ -64,7 +63,9 @@ func readMaps(r io.Reader, want func(path string) bool) (files []mapped, cut boo
 //
 //	7f3a2c000000-7f3a2c021000 r-xp 00000000 08:01 1234567   /usr/lib/libc.so.6
 //
-// or nothing if it is not the mapping of a file.
+// or nothing if it is not the mapping of a file. The kernel writes a line break in it as
+// \012 and a backslash as it is, so that a directory that is really called \012 looks
+// like one: its library is told all the same, perhaps without what lies beside it.
 func pathOf(line []byte) string {
 	line = bytes.TrimSuffix(line, []byte{'\n'})
 	for range 5 {
@@ -75,8 +76,8 @@ func pathOf(line []byte) string {
 		line = line[i+1:]
 	}
 	line = bytes.TrimLeft(line, " ")
-	if len(line) == 0 || line[0] != '/' || bytes.Contains(line, []byte(`\012`)) {
+	if len(line) == 0 || line[0] != '/' {
 		return ""
 	}
-	return string(line)
+	return strings.ReplaceAll(string(line), `\012`, "\n")
 }

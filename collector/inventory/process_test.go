@@ -40,6 +40,18 @@ func TestLibrariesOfARealProcess(t *testing.T) {
 	}
 }
 
+// TestLibrariesBelowALineBreak holds that nobody hides what he has loaded by the name of
+// a directory, which the kernel writes in another way.
+func TestLibrariesBelowALineBreak(t *testing.T) {
+	within(t, nil)
+	dir := filepath.Join(t.TempDir(), "two\nlines")
+	put(t, dir, wheels)
+	r := inspect(t, mustStart(t, "map:"+dir).Process.Pid)
+	if diff := cmp.Diff(inWheels, sorted(r.parts)); diff != "" || r.unread != "" {
+		t.Errorf("a process has these mapped from below a line break (-want +found, %s):\n%s", r.unread, diff)
+	}
+}
+
 // TestLibrariesThatWereReplaced is a process that runs on while its packages are
 // upgraded: what is on the disk now is not what it has loaded.
 func TestLibrariesThatWereReplaced(t *testing.T) {

@@ -252,7 +252,7 @@ func TestWhatStopsAll(t *testing.T) {
 	f(Options{Series: filepath.Join(series, "x"), Scores: series, Detector: "leak"}, "one is in the other")
 	f(Options{Series: filepath.Join(out, "absent"), Scores: t.TempDir(), Detector: "leak"}, "no such file")
 	f(Options{Series: t.TempDir(), Scores: out, Detector: "leak"}, "ends in .csv")
-	f(Options{Series: series, Scores: out, Detector: "magic"}, "allowed: leak, straggler")
+	f(Options{Series: series, Scores: out, Detector: "magic"}, "allowed: leak, level, straggler")
 	f(Options{Series: write(t, map[string]string{"a.csv": leak(1), "series.json": `{"a": {"reading": "vigil_absent"}}`}), Scores: out, Detector: "leak"}, "vigil_absent")
 	f(Options{Series: write(t, map[string]string{"a.csv": leak(1), "series.json": `{"a": {"peer": "x"}}`}), Scores: out, Detector: "leak"}, "peer")
 	ctx, cancel := context.WithCancel(t.Context())

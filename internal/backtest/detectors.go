@@ -22,8 +22,44 @@ type single interface {
 // singles are the detectors of one series. They know nothing of it but its values.
 func singles() map[string]func() single {
 	return map[string]func() single{
-		"leak": func() single { return stream.NewLeak() },
+		"leak":  func() single { return stream.NewLeak() },
+		"level": func() single { return &gauge{leak: stream.NewLeak()} },
 	}
+}
+
+// gauge watches a reading of which nothing is known: its level, and whether it leaks.
+type gauge struct {
+	level stream.Level
+	leak  *stream.Leak
+	last  time.Time
+	step  time.Duration // the shortest time between samples
+	told  bool          // of the leak that there is
+}
+
+const (
+	// A median of fewer than five samples does not take the noise out of a block, and
+	// the shortest window has twelve blocks.
+	leakSamples = 60
+	leakOver    = 0.7 // of the threshold: below, a leak has ended
+)
+
+func (g *gauge) Add(at time.Time, x float64) float64 {
+	score, leak := g.level.Add(at, x), g.leak.Add(at, x)
+	if d := at.Sub(g.last); !g.last.IsZero() && d > 0 && (g.step == 0 || d < g.step) {
+		g.step = d
+	}
+	g.last = at
+	if g.leak.Growth().Over < leakSamples*g.step {
+		leak = 0
+	}
+	if leak < leakOver {
+		g.told = false
+	}
+	if leak >= 1 && !g.told {
+		g.told = true
+		return max(score, leak)
+	}
+	return score
 }
 
 // straggler is the one detector that sees the series of all peers at once.

@@ -50,6 +50,15 @@ type Config struct {
 	Rules      map[rules.ID]Rule `yaml:"rules"`
 	Links      Links             `yaml:"links"`
 	Alerting   Alerting          `yaml:"alerting"`
+
+	file string // that it was read from
+	at   lines
+}
+
+// Place says where the key, such as prices.own[0].currency, stands: gpuvigil.yml:7. A
+// key that the file does not have is where it would stand.
+func (c *Config) Place(key string) string {
+	return place(cmp.Or(c.file, "configuration"), c.at.of(key))
 }
 
 // Sampling is how often each tier of readings is taken.
@@ -251,6 +260,7 @@ func Parse(file string, source []byte) (*Config, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+	c.file, c.at = file, at
 	for i := range c.Inference.Targets {
 		if c.Inference.Targets[i].Engine == "" {
 			c.Inference.Targets[i].Engine = "auto"

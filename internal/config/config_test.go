@@ -80,6 +80,9 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		case reflect.Struct:
 			for i := range typ.NumField() {
 				key := typ.Field(i).Tag.Get("yaml")
+				if !typ.Field(i).IsExported() {
+					continue // what is known of the file
+				}
 				if typ.Field(i).Anonymous {
 					walk(typ.Field(i).Type, path)
 					continue
@@ -183,6 +186,9 @@ func TestMistakesAreNamed(t *testing.T) {
 	f("owners:\n  mapping:\n  - team: a\n", "owners.mapping[0]: has no pattern")
 	f("owners:\n  mapping:\n  - kind: pod\n", "owners.mapping[0]: says nothing")
 	f("owners:\n  mapping:\n  - {kind: pod, stage: serving}\n", `stage: found "serving"`, "fine_tuning")
+	for _, kind := range []string{"pods", "deployment", "Pod", "unattributed", "/jobs?s/"} { // a rule that fits nobody is a slip of the pen
+		f("owners:\n  mapping:\n  - team: a\n    kind: "+kind+"\n", "gpuvigil.yml:4: owners.mapping[0].kind: found \""+kind, "allowed: pod, job, container, service, user")
+	}
 	f("owners:\n  mapping:\n  - {label: {a: }, team: t}\n", "label.a: is missing")
 	f("owners:\n  mapping:\n  - {kind: pod, team: \"a\\nb\"}\n", "team: found control characters")
 	f("kubernetes:\n  interval: 1s\n", "kubernetes.interval: found 1s, allowed: 5s or more")

@@ -36,7 +36,7 @@ const (
 // OwnerRule gives owners that fit all of its patterns a team and what else is said of
 // them. Of each field the first rule that fits and has it counts.
 type OwnerRule struct {
-	Kind      Pattern            `yaml:"kind"` // pod, job, container, service, user
+	Kind      Pattern            `yaml:"kind"` // of ownerKinds
 	Namespace Pattern            `yaml:"namespace"`
 	Pod       Pattern            `yaml:"pod"`
 	Container Pattern            `yaml:"container"`
@@ -66,6 +66,9 @@ type Kubernetes struct {
 
 // AsksAPI reports whether the agent asks the API server.
 func (k *Kubernetes) AsksAPI() bool { return len(k.PodLabels) > 0 || k.ResourceSlices }
+
+// ownerKinds are the kinds of owners that are known.
+var ownerKinds = []string{"pod", "job", "container", "service", "user"}
 
 // maxPodLabels bounds the labels of pods that are series.
 const maxPodLabels = 16
@@ -168,7 +171,11 @@ func (r *OwnerRule) check(key string, fail func(key, format string, args ...any)
 	patterns := []Pattern{r.Kind, r.Namespace, r.Pod, r.Container, r.Service, r.User, r.Account, r.Partition}
 	given := len(r.Label) > 0 || slices.ContainsFunc(patterns, func(p Pattern) bool { return p.re != nil })
 	if !given {
-		fail(key, "has no pattern, allowed: one or more of kind, namespace, pod, container, service, user, account, partition, label; kind: \"*\" fits everybody")
+		fail(key, "has no pattern, allowed: one or more of kind, namespace, pod, container, service, user, account, partition, label; kind: \"*\" fits every owner that is known")
+	}
+	if re := r.Kind.re; re != nil && !slices.ContainsFunc(ownerKinds, re.MatchString) {
+		fail(key+".kind", "found %q, which fits no owner, allowed: %s, or a pattern that fits one of them; unattributed is nobody and has no team",
+			clean(r.Kind.text), strings.Join(ownerKinds, ", "))
 	}
 	if r.Team == "" && r.CostCenter == "" && r.Sensitivity == "" && r.Stage == "" && r.Critical == nil {
 		fail(key, "says nothing about whom it fits, allowed: one or more of team, cost_center, sensitivity, stage, critical")

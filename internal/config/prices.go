@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -91,11 +90,15 @@ func (e *Energy) Prices() []float64 { return values(e.PerKWh, e.PerKWhByHour) }
 // the day, or 24.
 func (e *Energy) Carbons() []float64 { return values(e.Carbon, e.CarbonByHour) }
 
+// noProvider stands for no list of any provider.
+const noProvider = "none"
+
 // priceKinds are the kinds of prices.
 var priceKinds = []string{"list", "contracted", "effective"}
 
 const (
-	maxPrice     = 1e6 // of an hour or a kWh, in any currency
+	minAmount    = 1e-9 // above 0; amounts are counted in billionths
+	maxPrice     = 1e6  // of an hour or a kWh, in any currency
 	maxBudget    = 1e9
 	maxRetention = 400 * 24 * time.Hour
 )
@@ -107,6 +110,9 @@ type failer func(key, format string, args ...any)
 func (c *Config) checkMoney(fail failer) {
 	for i, p := range c.Prices.Own {
 		p.check(fmt.Sprintf("prices.own[%d]", i), fail)
+	}
+	if p := &c.Prices; strings.EqualFold(p.Provider, noProvider) && p.Region != "" {
+		fail("prices.region", "found %q with prices.provider: %s, allowed: nothing, as there is no list to look in", clean(p.Region), noProvider)
 	}
 	c.Energy.check(fail)
 	if r := time.Duration(c.Ledger.Retention); r < 24*time.Hour || r > maxRetention {
@@ -161,9 +167,7 @@ func (e *Energy) check(fail failer) {
 			fail(key+"_by_hour", "found %d values, allowed: 24, one for each hour of the day", n)
 		}
 		for _, x := range values(v.one, v.byHour) {
-			if !(x >= 0 && x <= v.limit) {
-				fail(key, "found %v, allowed: 0 to %v", x, v.limit)
-			}
+			checkAmount(x, key, v.limit, fail)
 		}
 	}
 	if len(e.Prices()) > 0 || e.Currency != "" {
@@ -178,11 +182,17 @@ func (e *Energy) check(fail failer) {
 }
 
 func checkMoney(v *float64, key string, limit float64, fail failer) {
-	switch {
-	case v == nil:
-		fail(key, "is missing, allowed: a number from 0 to %v", limit)
-	case !(*v >= 0 && *v <= limit) || math.IsInf(*v, 0):
-		fail(key, "found %v, allowed: 0 to %v", *v, limit)
+	if v == nil {
+		fail(key, "is missing, allowed: 0, or a number from a billionth to %v", limit)
+		return
+	}
+	checkAmount(*v, key, limit, fail)
+}
+
+// checkAmount refuses what would be counted as nothing, too.
+func checkAmount(v float64, key string, limit float64, fail failer) {
+	if v != 0 && !(v >= minAmount && v <= limit) {
+		fail(key, "found %v, allowed: 0, or a billionth (%v) to %v", v, minAmount, limit)
 	}
 }
 

@@ -11,16 +11,17 @@ import (
 )
 
 // Amounts is what was booked of something, in integers that add up without
-// rounding. Money is in billionths of the currency.
+// rounding. Money is in billionths of the currency. But for Time and Unpriced zero is
+// what is not known, and not written; of Effective, Priced tells.
 type Amounts struct {
-	Time       int64 `json:"time_ns"`          // of GPUs, in nanoseconds
-	Unpriced   int64 `json:"unpriced_time_ns"` // the part of Time for which no price was known: it costs 0 here, and not in truth
-	List       int64 `json:"list_nano"`        // at list price, where there is one
-	Contracted int64 `json:"contracted_nano"`  // at the contracted price, where there is one
-	Effective  int64 `json:"effective_nano"`   // what it costs after all: at the effective price, else the contracted one, else the list's
-	Electric   int64 `json:"electric_nano"`    // of the energy, with what cooling and conversion take; in no other amount
-	Energy     int64 `json:"energy_microjoule"`
-	Carbon     int64 `json:"carbon_nanogram"` // with what cooling and conversion cause
+	Time       int64 `json:"time_ns"`                  // of GPUs, in nanoseconds
+	Unpriced   int64 `json:"unpriced_time_ns"`         // the part of Time for which no price was known: it costs 0 here, and not in truth
+	List       int64 `json:"list_nano,omitzero"`       // at list price, where there is one
+	Contracted int64 `json:"contracted_nano,omitzero"` // at the contracted price, where there is one
+	Effective  int64 `json:"effective_nano"`           // what it costs after all: at the effective price, else the contracted one, else the list's
+	Electric   int64 `json:"electric_nano,omitzero"`   // of the energy, with what cooling and conversion take; in no other amount
+	Energy     int64 `json:"energy_microjoule,omitzero"`
+	Carbon     int64 `json:"carbon_nanogram,omitzero"` // with what cooling and conversion cause
 }
 
 // Columns is the number of amounts.
@@ -57,6 +58,18 @@ func (a Amounts) Minus(b Amounts) Amounts {
 // Priced reports whether any of the time had a price.
 func (a Amounts) Priced() bool { return a.Unpriced < a.Time }
 
+// NoTeam stands for the team of owners who have none.
+const NoTeam = "no team"
+
+// Team returns the team that an owner's time is added up under: what is nobody's is
+// there, too, so that teams sum to what was paid.
+func Team(o collector.Owner) string {
+	if o == (collector.Owner{}) {
+		return o.String()
+	}
+	return cmp.Or(o.Team, NoTeam)
+}
+
 // Key says whose time on which GPU was in which state.
 type Key struct {
 	UUID  string
@@ -89,7 +102,7 @@ type Row struct {
 type Answer struct {
 	Node      string    `json:"node"`
 	Simulated bool      `json:"simulated"`
-	Since     time.Time `json:"since"` // the span that the rows are of: whole hours in UTC, the last one perhaps not over
+	Since     time.Time `json:"since"` // the span that the rows are of: whole hours in UTC, but for the first and the last; where something is known only from later on, from then
 	Until     time.Time `json:"until"`
 	Busy      string    `json:"busy"`   // what counts as busy
 	Prices    []Price   `json:"prices"` // in force now, by GPU
@@ -99,6 +112,10 @@ type Answer struct {
 	// time-series database energy, its cost and carbon. Rows do not have it then.
 	Shared []Shared `json:"shared,omitempty"`
 
+	// Gaps is what is missing from the span: from a time-series database, time of GPUs
+	// that is in no sample.
+	Gaps []Gap `json:"gaps,omitempty"`
+
 	Work []WorkRow `json:"work,omitempty"` // by hour, owner; of owners of whom any is known
 
 	Step    time.Duration `json:"step_ns,omitempty"` // that a row is of, from its hour on; 0: an hour
@@ -107,6 +124,16 @@ type Answer struct {
 
 // Width is how long a time a row is of.
 func (a *Answer) Width() time.Duration { return cmp.Or(a.Step, time.Hour) }
+
+// Gap is time of a node's GPUs of which nothing is known, not even that it was not
+// observed: no row has it.
+type Gap struct {
+	Node string    `json:"node"`
+	GPUs int       `json:"gpus"` // whose time it is
+	From time.Time `json:"from"` // about when
+	To   time.Time `json:"to"`
+	Time int64     `json:"time_ns"` // of all of these GPUs, in nanoseconds
+}
 
 // Shared is what an owner had of one model in one step.
 type Shared struct {

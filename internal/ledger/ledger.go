@@ -75,7 +75,7 @@ type Ledger struct {
 	fresh     hours // booked since the last write
 	writing   hours // in a transaction that is not known to have succeeded
 	sequence  uint64
-	currency  string // of all money in accounts and in what is fresh
+	currency  string // of all money in accounts, and of what is booked from now on
 	pruned    time.Time
 	changed   map[cost.Key]bool // accounts that are not on disk as they are
 	dropped   []cost.Key        // accounts that are still on disk
@@ -87,8 +87,18 @@ type Ledger struct {
 	began                  time.Time // the first hour that is known
 }
 
+// span is an hour and the currency of money in it: what was booked before a change of
+// currency stays what it was.
+type span struct {
+	hour     time.Time // its beginning, in UTC
+	currency string
+}
+
+// span returns the one that the time is in.
+func (l *Ledger) span(at time.Time) span { return span{at.UTC().Truncate(time.Hour), l.currency} }
+
 // hours holds what was booked in each hour.
-type hours map[time.Time]map[cost.Key]*cost.Amounts
+type hours map[span]map[cost.Key]*cost.Amounts
 
 // account is what was booked under one key since the ledger began.
 type account struct {
@@ -132,7 +142,7 @@ func (l *Ledger) Configure(cfg Config) {
 	}
 }
 
-// exchange begins all money anew in another currency.
+// exchange begins all counters of money anew in another currency.
 func (l *Ledger) exchange(currency string) {
 	l.currency = currency
 	for k, a := range l.accounts {
@@ -140,29 +150,12 @@ func (l *Ledger) exchange(currency string) {
 		a.Unpriced = a.Time // in this currency
 		l.changed[k] = true
 	}
-	for _, h := range []hours{l.fresh, l.writing} {
-		for _, accounts := range h {
-			for _, a := range accounts {
-				a.List, a.Contracted, a.Effective, a.Electric = 0, 0, 0, 0
-				a.Unpriced = a.Time
-			}
-		}
-	}
 	for _, g := range l.gpus {
 		g.Carry.money()
-	}
-	for _, h := range []workHours{l.freshWork, l.writingWork} {
-		for _, in := range h {
-			for o, w := range in {
-				w.LostCost = 0
-				in[o] = w
-			}
-		}
 	}
 	for _, r := range l.runs {
 		r.OpenCost, r.Work.LostCost, r.hour = 0, 0, nil
 	}
-	clear(l.daily)
 }
 
 // Observe books the time since the snapshot before.
@@ -276,8 +269,8 @@ func (l *Ledger) key(st *gpu, uuid string, at time.Time, t timed, ns int64) cost
 }
 
 func (l *Ledger) add(at time.Time, k cost.Key, a cost.Amounts) {
-	l.fresh.add(at.UTC().Truncate(time.Hour), k, a)
-	l.spend(at, k.Owner.Team, a.Effective)
+	l.fresh.add(l.span(at), k, a)
+	l.spend(at, k.Owner, l.currency, a.Effective)
 	l.hold(at, k, a)
 	total := l.accounts[k]
 	if total == nil {
@@ -288,11 +281,11 @@ func (l *Ledger) add(at time.Time, k cost.Key, a cost.Amounts) {
 	l.changed[k] = true
 }
 
-func (h hours) add(hour time.Time, k cost.Key, a cost.Amounts) {
-	in := h[hour]
+func (h hours) add(at span, k cost.Key, a cost.Amounts) {
+	in := h[at]
 	if in == nil {
 		in = map[cost.Key]*cost.Amounts{}
-		h[hour] = in
+		h[at] = in
 	}
 	if have := in[k]; have != nil {
 		*have = have.Plus(a)
@@ -303,9 +296,9 @@ func (h hours) add(hour time.Time, k cost.Key, a cost.Amounts) {
 
 // merge adds what other holds.
 func (h hours) merge(other hours) {
-	for hour, in := range other {
+	for at, in := range other {
 		for k, a := range in {
-			h.add(hour, k, *a)
+			h.add(at, k, *a)
 		}
 	}
 }
@@ -335,6 +328,20 @@ func (l *Ledger) prune() {
 	}
 	l.pruneRuns()
 	l.pruneDays()
+}
+
+// Renew tells that the GPUs' counters have begun anew, as those of another simulation of
+// the same node have, and returns up to when time is booked; zero if none is.
+func (l *Ledger) Renew() (booked time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.gpus {
+		g.Counter, g.Guessed = nil, 0
+		if g.Until.After(booked) {
+			booked = g.Until
+		}
+	}
+	return booked
 }
 
 // index returns the GPUs by their index.

@@ -199,3 +199,105 @@ func TestAnotherCurrencyBeginsAtZero(t *testing.T) {
 		t.Errorf("hours hold %v billionths, want a second at 3.85 USD and two at 3.60 EUR", money)
 	}
 }
+
+// A report says when the first GPU was seen, and not the hour that this was in: what
+// was before was spent by nobody that it knows.
+func TestTheBeginningIsWhenTheFirstGPUWasSeen(t *testing.T) {
+	b := newBench(t, price.Config{})
+	first := start.Truncate(time.Hour).Add(56 * time.Minute)
+	for s := 0; s <= 2*3600; s++ {
+		gpus := 1
+		if s > 60 {
+			gpus = 2
+		}
+		b.Observe(at(first.Add(time.Duration(s)*time.Second), gpus).Snapshot)
+	}
+	for _, when := range []string{"at once", "after a write", "after a restart"} {
+		if a := b.costs(); !a.Since.Equal(first) || !a.Until.Equal(first.Add(2*time.Hour)) {
+			t.Errorf("%s: it answers for %v to %v, want from the first snapshot at %v", when, a.Since, a.Until, first)
+		}
+		a, err := b.Costs(first.Add(time.Hour), first.Add(3*time.Hour))
+		if err != nil || !a.Since.Equal(first.Add(time.Hour).Truncate(time.Hour)) {
+			t.Errorf("%s: of the second hour it answers from %v, %v", when, a.Since, err)
+		}
+		b.write()
+		if when == "after a write" {
+			b.restart()
+			b.Observe(at(first.Add(2*time.Hour), 2).Snapshot)
+		}
+	}
+}
+
+// TestWhatHadAPriceKeepsIt takes a currency there and back between two writes: what was
+// booked at a price in force is booked at that price, in its currency.
+func TestWhatHadAPriceKeepsIt(t *testing.T) {
+	euros := price.Config{Provider: price.NoProvider, Own: []price.Own{{GPU: "*", PerHour: 3.6, Currency: "EUR", Kind: price.Contracted}}}
+	dollars := price.Config{Provider: price.NoProvider, Own: []price.Own{{GPU: "*", PerHour: 7.2, Currency: "USD", Kind: price.Contracted}}}
+	b := newBench(t, dollars)
+	b.cfg.Budgets = []cost.Budget{{Team: train.Team, Currency: "USD", PerMonth: 5}}
+	second := 0
+	work := func() {
+		n := at(start.Add(time.Duration(second)*time.Second), 1)
+		n.process(0, "", train, 1, 1)
+		n.GPUs[0].Set(metric.SMActivity, 1)
+		b.Observe(n.Snapshot)
+		second++
+	}
+	for i, prices := range []price.Config{dollars, euros, dollars} {
+		b.cfg.Prices = newBook(t, prices)
+		b.Configure(b.cfg)
+		for range 2 + i {
+			work()
+		}
+	}
+	check := func(when string) {
+		t.Helper()
+		money := map[string]int64{}
+		var unpriced int64
+		for _, r := range b.costs().Rows {
+			money[r.Currency] += r.Effective
+			unpriced += r.Unpriced
+		}
+		if unpriced != 0 || money["USD"] != 5*2e6 || money["EUR"] != 3*1e6 {
+			t.Errorf("%s: %v without a price, and %v billionths; want five seconds at 0.002 USD and three at 0.001 EUR, all with a price", when, time.Duration(unpriced), money)
+		}
+	}
+	check("in memory")
+	b.write()
+	check("on disk")
+	spent := b.Export().Months
+	b.restart()
+	if months := b.Export().Months; len(spent) != 1 || spent[0].Spent != 0.01 || len(months) != 1 || months[0].Spent != spent[0].Spent {
+		t.Errorf("the team has spent %+v, and after a restart %+v, want 0.01 USD", spent, months)
+	}
+}
+
+// TestAnotherSimulationGoesOn holds that nobody pays for the energy at which the counters
+// of a new simulation stand, and that it is known up to when the last one has booked.
+func TestAnotherSimulationGoesOn(t *testing.T) {
+	b := newBench(t, price.Config{})
+	if booked := b.Renew(); !booked.IsZero() {
+		t.Errorf("a new ledger has booked until %v", booked)
+	}
+	joules := func(when time.Time, v float64) {
+		n := at(when, 1)
+		n.GPUs[0].Set(metric.Energy, v)
+		b.Observe(n.Snapshot)
+	}
+	joules(start, 4e8)
+	joules(start.Add(time.Second), 4e8+70)
+	b.write()
+	b.restart()
+	if booked := b.Renew(); !booked.Equal(start.Add(time.Second)) {
+		t.Errorf("booked until %v, want the second that was observed", booked)
+	}
+	joules(start.Add(12*time.Hour), 3e8)
+	joules(start.Add(12*time.Hour+time.Second), 3e8+70)
+	var energy int64
+	for _, r := range b.costs().Rows {
+		energy += r.Energy
+	}
+	if energy != 140e6 {
+		t.Errorf("%d µJ are booked, want the 140 J that were used in two seconds", energy)
+	}
+}

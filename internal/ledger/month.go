@@ -5,27 +5,31 @@ import (
 	"strings"
 	"time"
 
+	"gpuvigil/collector"
 	"gpuvigil/internal/cost"
 )
 
 const day = 24 * time.Hour
 
-// daily is what each team spent on each day (UTC), in billionths of the currency. It is
+// daily is what each team spent on each day (UTC), in billionths of a currency. It is
 // read from the hours when the agent starts.
 type daily map[teamDay]int64
 
 type teamDay struct {
 	team string
 	day  time.Time
+
+	currency string
 }
 
-// spend adds what a team's time cost.
-func (l *Ledger) spend(at time.Time, team string, nano int64) {
+// spend adds what time of an owner's, or of nobody's, cost his team: teams sum to what
+// was paid.
+func (l *Ledger) spend(at time.Time, owner collector.Owner, currency string, nano int64) {
 	if hour := at.UTC().Truncate(time.Hour); l.began.IsZero() || hour.Before(l.began) {
 		l.began = hour
 	}
-	if team != "" && nano > 0 {
-		l.daily[teamDay{team, at.UTC().Truncate(day)}] += nano
+	if nano > 0 {
+		l.daily[teamDay{cost.Team(owner), at.UTC().Truncate(day), currency}] += nano
 	}
 }
 
@@ -52,6 +56,9 @@ func (l *Ledger) months() []cost.TeamMonth {
 		first = l.began.Add(day - 1).Truncate(day)
 	}
 	whole := max(0, int(l.now.Sub(first)/day))
+	if l.began.IsZero() {
+		whole = 0 // nothing was booked yet
+	}
 	remaining := month.AddDate(0, 1, 0).Sub(l.now).Hours() / 24
 	days, spent := map[string][]float64{}, map[string]int64{}
 	for _, b := range l.cfg.Budgets {
@@ -60,7 +67,7 @@ func (l *Ledger) months() []cost.TeamMonth {
 		}
 	}
 	for k, nano := range l.daily {
-		if k.day.Before(month) {
+		if k.day.Before(month) || k.currency != l.currency {
 			continue
 		}
 		if days[k.team] == nil {

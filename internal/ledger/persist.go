@@ -118,8 +118,8 @@ func parseHour(key string) (hour time.Time, currency string, err error) {
 	return hour, currency, err
 }
 
-func hourKey(hour time.Time, currency string) string {
-	return hourPrefix + hour.UTC().Format(hourLayout) + "/" + currency
+func hourKey(at span) string {
+	return hourPrefix + at.hour.UTC().Format(hourLayout) + "/" + at.currency
 }
 
 // accountKey is the account's place in the store.
@@ -201,11 +201,11 @@ func (l *Ledger) WriteTx(tx *store.Tx) error {
 		did[o] = r.Work
 	}
 	errs := []error{l.writeAccounts(tx), l.writeState(tx), l.writeRuns(tx)}
-	for hour, in := range l.writingWork {
-		errs = append(errs, l.writeWork(tx, hour, in))
+	for at, in := range l.writingWork {
+		errs = append(errs, l.writeWork(tx, at, in))
 	}
-	for hour, in := range l.writing {
-		errs = append(errs, l.writeHour(tx, hour, in))
+	for at, in := range l.writing {
+		errs = append(errs, l.writeHour(tx, at, in))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("write the ledger: %w", err)
@@ -272,8 +272,8 @@ func (l *Ledger) writeAccounts(tx *store.Tx) error {
 }
 
 // writeHour adds to what is on disk of the hour.
-func (l *Ledger) writeHour(tx *store.Tx, hour time.Time, in map[cost.Key]*cost.Amounts) error {
-	key := hourKey(hour, l.currency)
+func (l *Ledger) writeHour(tx *store.Tx, at span, in map[cost.Key]*cost.Amounts) error {
+	key := hourKey(at)
 	var list []entry
 	if data := tx.Get(store.Ledger, key); data != nil {
 		var err error

@@ -280,7 +280,7 @@ func TestDamageIsSaidOrKeptAside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hour := hourKey(start, "USD")
+	hour := hourKey(span{start, "USD"})
 	put(hour, "[{]")
 	b.Observe(at(start.Add(2*time.Second), 1).Snapshot)
 	b.write()
@@ -365,7 +365,7 @@ func FuzzHourKey(f *testing.F) {
 		if err != nil || hour.Year() > 9999 || hour.Year() < 0 {
 			return
 		}
-		if h, c, err := parseHour(hourKey(hour, currency)); err != nil || !h.Equal(hour) || c != currency {
+		if h, c, err := parseHour(hourKey(span{hour, currency})); err != nil || !h.Equal(hour) || c != currency {
 			t.Errorf("hour %v in %q is read back as %v in %q, %v", hour, currency, h, c, err)
 		}
 	})

@@ -69,13 +69,13 @@ func decodeRuns(data []byte) ([]ownedRun, error) {
 	return list, nil
 }
 
-func workKey(hour time.Time, currency string) string {
-	return workPrefix + hour.UTC().Format(hourLayout) + "/" + currency
+func workKey(at span) string {
+	return workPrefix + at.hour.UTC().Format(hourLayout) + "/" + at.currency
 }
 
 // writeWork adds to what is on disk of the hour.
-func (l *Ledger) writeWork(tx *store.Tx, hour time.Time, in map[collector.Owner]cost.Work) error {
-	key := workKey(hour, l.currency)
+func (l *Ledger) writeWork(tx *store.Tx, at span, in map[collector.Owner]cost.Work) error {
+	key := workKey(at)
 	var list []ownedWork
 	if data := tx.Get(store.Ledger, key); data != nil {
 		var err error
@@ -143,13 +143,13 @@ func readWork(tx *store.Tx, within func(time.Time) bool, rows []cost.WorkRow) (_
 }
 
 // rows returns what was done in the hours.
-func (h workHours) rows(currency string, within func(time.Time) bool) (out []cost.WorkRow) {
-	for hour, in := range h {
-		if !within(hour) {
+func (h workHours) rows(within func(time.Time) bool) (out []cost.WorkRow) {
+	for at, in := range h {
+		if !within(at.hour) {
 			continue
 		}
 		for o, w := range in {
-			out = append(out, cost.WorkRow{Hour: hour, Owner: o, Currency: currency, Work: w})
+			out = append(out, cost.WorkRow{Hour: at.hour, Owner: o, Currency: at.currency, Work: w})
 		}
 	}
 	return out
@@ -187,7 +187,7 @@ func (l *Ledger) recallMonth() error {
 				return false
 			}
 			hour, currency, bad := parseHour(k)
-			if bad != nil || currency != l.currency {
+			if bad != nil {
 				return true
 			}
 			if l.began.IsZero() || hour.Before(l.began) {
@@ -201,7 +201,7 @@ func (l *Ledger) recallMonth() error {
 				l.cfg.Log.Error("An hour of the ledger cannot be read: what teams spent in it is missing from their month.", "key", k, "err", err)
 			}
 			for _, e := range list {
-				l.spend(hour, e.Owner.Team, cost.FromArray(e.Amount).Effective)
+				l.spend(hour, e.Owner, currency, cost.FromArray(e.Amount).Effective)
 			}
 			return true
 		})

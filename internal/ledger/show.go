@@ -165,9 +165,26 @@ func (l *Ledger) Costs(since, until time.Time) (*cost.Answer, error) {
 	a.Rows, a.Work = joined(a.Rows), joinedWork(a.Work)
 	if len(a.Rows) > 0 {
 		a.Since = a.Rows[0].Hour
+		if !m.began.Before(a.Since) {
+			a.Since = begin(a.Rows, earlier(a.Since.Add(time.Hour), m.now))
+		}
 		a.Until = earlier(a.Rows[len(a.Rows)-1].Hour.Add(time.Hour), m.now)
 	}
 	return a, nil
+}
+
+// begin returns when in the first hour of the rows the first GPU's time began: each
+// GPU's is booked without a gap, until the hour is over or until now.
+func begin(rows []cost.Row, until time.Time) time.Time {
+	booked := map[string]time.Duration{}
+	longest := time.Duration(0)
+	for _, r := range rows {
+		if r.Hour.Equal(rows[0].Hour) {
+			booked[r.UUID] += time.Duration(r.Time)
+			longest = max(longest, booked[r.UUID])
+		}
+	}
+	return until.Add(-min(longest, until.Sub(rows[0].Hour))).Truncate(time.Second)
 }
 
 // memory is what is booked and not on disk.
@@ -178,6 +195,7 @@ type memory struct {
 
 	sequence uint64 // of the last transaction, whether or not it is on disk
 	now      time.Time
+	began    time.Time // the first hour of all that are known
 }
 
 // recall copies what is in memory, so that nobody waits for the disk.
@@ -185,20 +203,20 @@ func (l *Ledger) recall(since time.Time, within func(time.Time) bool) (*cost.Ans
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	rows := func(h hours) (out []cost.Row) {
-		for hour, in := range h {
-			if !within(hour) {
+		for at, in := range h {
+			if !within(at.hour) {
 				continue
 			}
 			for k, v := range in {
 				acc := l.account(k, *v)
-				out = append(out, cost.Row{Hour: hour, GPU: acc.GPU, UUID: k.UUID, Model: acc.Model, Owner: k.Owner, State: k.State, Currency: l.currency, Amounts: *v})
+				out = append(out, cost.Row{Hour: at.hour, GPU: acc.GPU, UUID: k.UUID, Model: acc.Model, Owner: k.Owner, State: k.State, Currency: at.currency, Amounts: *v})
 			}
 		}
 		return out
 	}
 	a := &cost.Answer{Node: l.cfg.Node, Simulated: l.simulated, Since: since, Until: since, Busy: BusyMeans(), Prices: l.prices(), Rows: []cost.Row{}, Budgets: l.cfg.Budgets}
 	return a, memory{fresh: rows(l.fresh), writing: rows(l.writing),
-		freshWork: l.freshWork.rows(l.currency, within), writingWork: l.writingWork.rows(l.currency, within), sequence: l.sequence, now: l.now}
+		freshWork: l.freshWork.rows(within), writingWork: l.writingWork.rows(within), sequence: l.sequence, now: l.now, began: l.began}
 }
 
 // sequenceOf returns which transaction was the last on disk.

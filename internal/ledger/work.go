@@ -10,20 +10,20 @@ import (
 )
 
 // workHours holds what was done in each hour.
-type workHours map[time.Time]map[collector.Owner]cost.Work
+type workHours map[span]map[collector.Owner]cost.Work
 
-func (h workHours) add(hour time.Time, o collector.Owner, w cost.Work) {
-	if h[hour] == nil {
-		h[hour] = map[collector.Owner]cost.Work{}
+func (h workHours) add(at span, o collector.Owner, w cost.Work) {
+	if h[at] == nil {
+		h[at] = map[collector.Owner]cost.Work{}
 	}
-	h[hour][o] = h[hour][o].Plus(w)
+	h[at][o] = h[at][o].Plus(w)
 }
 
 // merge adds what other holds.
 func (h workHours) merge(other workHours) {
-	for hour, in := range other {
+	for at, in := range other {
 		for o, w := range in {
-			h.add(hour, o, w)
+			h.add(at, o, w)
 		}
 	}
 }
@@ -35,7 +35,7 @@ func (l *Ledger) worked(o collector.Owner, r *run, w cost.Work) {
 	}
 	r.Work, r.At = r.Work.Plus(w), l.now
 	r.hour.work(l.now, w)
-	l.freshWork.add(l.now.UTC().Truncate(time.Hour), o, w)
+	l.freshWork.add(l.span(l.now), o, w)
 }
 
 // runOf returns the owner's run. It is nil of nobody, of those who are too many, and, if

@@ -312,8 +312,11 @@ func TestMonthOfATeam(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		months := b.Export().Months
-		if len(months) != 2 || months[0].Team != "idle" || months[0].Spent != 0 || months[1].Team != train.Team {
-			t.Fatalf("%s: months %+v, want those of nlp and of the team that has a budget only", when, months)
+		if len(months) != 3 || months[0].Team != "idle" || months[0].Spent != 0 || months[1].Team != train.Team || months[2].Team != "unattributed" {
+			t.Fatalf("%s: months %+v, want those of nlp, of the team that has a budget only, and of what was nobody's", when, months)
+		}
+		if sum := months[1].Spent + months[2].Spent; math.Abs(sum-5*172.8) > 0.01 {
+			t.Errorf("%s: teams sum to %v, two GPUs for five days cost 864", when, sum)
 		}
 		nlp := months[1]
 		if want := 4*172.8 + 86.4; math.Abs(nlp.Spent-want) > 0.01 || nlp.End == nil || math.Abs(nlp.End.Expected-want*30/5) > 0.1 ||
@@ -324,6 +327,25 @@ func TestMonthOfATeam(t *testing.T) {
 	check("after five days")
 	b.restart()
 	check("after a restart")
+}
+
+// A ledger that has just begun has seen no whole day, whatever day of the month it is.
+func TestNothingIsProjectedFromNothing(t *testing.T) {
+	b := newBench(t, price.Config{Own: []price.Own{{GPU: "*", PerHour: 3.6, Currency: "USD", Kind: price.Contracted}}})
+	b.cfg.Budgets = []cost.Budget{{Team: "nlp", Currency: "USD", PerMonth: 5}}
+	b.restart()
+	late := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	for s := range 3 {
+		n := at(late.Add(time.Duration(s)*time.Second), 1)
+		n.process(0, "", train, 1, 1)
+		b.Observe(n.Snapshot)
+		b.write()
+		for _, m := range b.Export().Months {
+			if m.End != nil {
+				t.Fatalf("after %d s of a new ledger %s will have cost %+v at the month's end, want nothing said before the third whole day", s, m.Team, *m.End)
+			}
+		}
+	}
 }
 
 func FuzzDecodeWork(f *testing.F) {

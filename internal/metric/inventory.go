@@ -17,7 +17,7 @@ var (
 		Help:   "The image of a container of the owner that uses a GPU; always 1."})
 	DatasetInfo = row(Def{Entity: Workload, Kind: Info, Tier: Inventory, Name: "vigil_dataset_info",
 		Labels: []string{"kind", "source", "mount"},
-		Help:   "Data that the owner has mounted; always 1. Without an owner it is mounted on the node for everybody."})
+		Help:   "Data that the owner has mounted; always 1. That of unattributed is mounted on the node for everybody."})
 	InferenceAPIInfo = row(Def{Entity: Workload, Kind: Info, Tier: Inventory, Name: "vigil_inference_api_info",
 		Labels: []string{"port", "scope", "tls", "engine", "model", "approved"},
 		Help:   "A port at which the owner serves; always 1. scope: loopback, private, public, any. tls and approved (the model is on the list) are true, false, or empty if unknown."})

@@ -92,7 +92,7 @@ var (
 		Help: "Energy of the owner's GPU time over its work, both of the last hour, for a step, sample, request or million_tokens."})
 
 	TeamSpent = row(Def{Entity: Node, Tier: Fast, Name: "vigil_team_spent_this_month", Labels: []string{"team", "currency"},
-		Help: "What the team's GPU time on this node has cost since the calendar month began (UTC), as far as it was booked, in units of the currency."})
+		Help: "What the team's GPU time on this node has cost since the calendar month began (UTC), as far as it was booked, in units of the currency. Teams sum to what was paid: what is nobody's is under unattributed, that of owners without a team under no team."})
 	TeamProjection = row(Def{Entity: Node, Tier: Fast, Name: "vigil_team_month_end_cost", Labels: []string{"team", "currency", "bound"},
 		Help: "What the month will have cost the team on this node at its end: expected, and the low and high bound that hold it in nine of ten months, in units of the currency. Absent until three whole days are known. Over nodes expected adds up; the sums of the bounds are no narrower than the interval of the whole."})
 )

@@ -1,7 +1,6 @@
 package price
 
 import (
-	"fmt"
 	"time"
 	_ "time/tzdata" // containers often have none
 )
@@ -38,11 +37,11 @@ type energy struct {
 func (e Energy) compile() (energy, error) {
 	zone, err := time.LoadLocation(e.TimeZone)
 	if err != nil {
-		return energy{}, fmt.Errorf("energy.time_zone: found %.40q, allowed: a name of the time zone database, such as Europe/Berlin", e.TimeZone)
+		return energy{}, mistake("energy.time_zone", "found %.40q, allowed: a name of the time zone database, such as Europe/Berlin", e.TimeZone)
 	}
-	for key, list := range map[string][]float64{"energy.price_per_kwh_by_hour": e.PerKWh, "energy.carbon_by_hour": e.Carbon} {
+	for key, list := range map[string][]float64{"energy.price_per_kwh_by_hour": e.PerKWh, "energy.carbon_g_per_kwh_by_hour": e.Carbon} {
 		if n := len(list); n > 1 && n != 24 {
-			return energy{}, fmt.Errorf("%s: found %d values, allowed: 24, one for each hour of the day", key, n)
+			return energy{}, mistake(key, "found %d values, allowed: 24, one for each hour of the day", n)
 		}
 	}
 	out := energy{price: e.PerKWh, carbon: e.Carbon, pue: e.PUE, zone: zone}

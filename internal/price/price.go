@@ -73,8 +73,21 @@ type Book struct {
 	energy   energy
 }
 
-// NewBook returns the book of one node. The error names the key and what is
-// allowed there.
+// Mistake is what is wrong with a configuration.
+type Mistake struct {
+	Key  string // where it stands, such as prices.provider
+	Text string // what was found and what is allowed
+}
+
+// Error returns key and text.
+func (m *Mistake) Error() string { return m.Key + ": " + m.Text }
+
+func mistake(key, format string, args ...any) error {
+	return &Mistake{key, fmt.Sprintf(format, args...)}
+}
+
+// NewBook returns the book of one node. What is wrong with the configuration is a
+// *Mistake.
 func NewBook(cfg Config) (*Book, error) {
 	built, err := load(productsCSV, pricesCSV)
 	if err != nil {
@@ -98,13 +111,13 @@ func NewBook(cfg Config) (*Book, error) {
 			b.currency = o.Currency
 		}
 		if o.Currency != b.currency {
-			return nil, fmt.Errorf("%s.currency: found %s beside prices of this node in %s, allowed: one currency on a node; "+
-				"prices.provider: none leaves out the built-in list, which is in USD", o.Key, o.Currency, b.currency)
+			return nil, mistake(o.Key+".currency", "found %s beside prices of this node in %s, allowed: one currency on a node; "+
+				"prices.provider: none leaves out the built-in list, which is in USD", o.Currency, b.currency)
 		}
 		b.own = append(b.own, o)
 	}
 	if c := cfg.Energy.Currency; c != "" && b.currency != "" && c != b.currency {
-		return nil, fmt.Errorf("energy.currency: found %s beside prices of this node in %s, allowed: one currency on a node", c, b.currency)
+		return nil, mistake("energy.currency", "found %s beside prices of this node in %s, allowed: one currency on a node", c, b.currency)
 	}
 	if b.currency == "" {
 		b.currency = cfg.Energy.Currency
@@ -127,11 +140,11 @@ func (b *Book) checkProvider() error {
 	}
 	switch {
 	case b.cfg.Provider == "":
-		return fmt.Errorf("prices.region: found %.40q without prices.provider, allowed: a region of that provider", b.cfg.Region)
+		return mistake("prices.region", "found %.40q without prices.provider, allowed: a region of that provider", b.cfg.Region)
 	case regions == nil:
-		return fmt.Errorf("prices.provider: found %.40q, allowed: %s, %s, or nothing for the lowest of them", b.cfg.Provider, strings.Join(providers, ", "), NoProvider)
+		return mistake("prices.provider", "found %.40q, allowed: %s, %s, or nothing for the lowest of them", b.cfg.Provider, strings.Join(providers, ", "), NoProvider)
 	case b.cfg.Region != "" && !slices.Contains(regions, b.cfg.Region):
-		return fmt.Errorf("prices.region: found %.40q, allowed for %s: %s", b.cfg.Region, b.cfg.Provider, strings.Join(regions, ", "))
+		return mistake("prices.region", "found %.40q, allowed for %s: %s", b.cfg.Region, b.cfg.Provider, strings.Join(regions, ", "))
 	}
 	return nil
 }

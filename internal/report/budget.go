@@ -33,12 +33,13 @@ type Budgets struct {
 	Until     time.Time  `json:"until"`
 	Days      int        `json:"days"` // whole ones that are known
 	Teams     []Spending `json:"teams"`
+	Gaps      []cost.Gap `json:"gaps,omitempty"` // what is missing from it
 }
 
 // NewBudgets adds up what each team has spent in the month that the answer ends in.
 func NewBudgets(a *cost.Answer) *Budgets {
 	month := monthOf(a.Until)
-	b := &Budgets{Node: a.Node, Simulated: a.Simulated, Month: month.Format("2006-01"), Since: later(a.Since, month), Until: a.Until}
+	b := &Budgets{Node: a.Node, Simulated: a.Simulated, Month: month.Format("2006-01"), Since: later(a.Since, month), Until: a.Until, Gaps: a.Gaps}
 	first := b.Since.UTC().Truncate(day)
 	if first.Before(b.Since) {
 		first = first.Add(day)
@@ -51,7 +52,7 @@ func NewBudgets(a *cost.Answer) *Budgets {
 	limits := map[who]float64{}
 	for _, r := range a.Rows {
 		w := who{key(r, ByTeam), r.Currency}
-		if r.Hour.Before(b.Since) {
+		if r.Hour.Before(month) {
 			continue
 		}
 		spent[w] += r.Effective
@@ -115,9 +116,10 @@ func (b *Budgets) Write(w io.Writer, f Format) error {
 		simulated = " (SIMULATED)"
 	}
 	out := []string{fmt.Sprintf("Spent on the GPUs of %s%s in %s, until %s", text.Clean(b.Node, maxKey), simulated, b.Month, b.Until.UTC().Format(minute))}
-	if b.Since.Format(time.DateOnly) != b.Month+"-01" || b.Since.UTC().Hour() > 0 {
+	if b.Since.UTC().After(monthOf(b.Until).Add(slack)) {
 		out = append(out, fmt.Sprintf("What was spent before %s is not known and not in it.", b.Since.UTC().Format(minute)))
 	}
+	out = append(out, saysGaps(b.Gaps)...)
 	if b.Days < cost.MinDays {
 		out = append(out, fmt.Sprintf("%d whole days are known; a projection needs %d.", b.Days, cost.MinDays))
 	}

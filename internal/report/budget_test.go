@@ -49,11 +49,18 @@ func TestBudgets(t *testing.T) {
 		t.Errorf("a team that spends nothing: %+v", got)
 	}
 	a := spendings()
-	a.Since = november.Add(3*day + time.Hour)
+	a.Since = november.Add(3*day + 20*time.Minute)
+	for h := range a.Rows {
+		if a.Rows[h].Hour.Before(a.Since.Truncate(time.Hour)) {
+			a.Rows[h].Effective = 0 // was not known
+		}
+	}
 	out.Reset()
 	if b := NewBudgets(a); b.Days != 0 || b.Teams[0].Projection != nil {
 		t.Errorf("of %d whole days something is projected", b.Days)
-	} else if err := b.Write(&out, Table); err != nil || !bytes.Contains(out.Bytes(), []byte("before 2026-11-04 01:00 UTC is not known")) || !bytes.Contains(out.Bytes(), []byte("needs 3")) {
+	} else if err := b.Write(&out, Table); err != nil || !bytes.Contains(out.Bytes(), []byte("before 2026-11-04 00:20 UTC is not known")) || !bytes.Contains(out.Bytes(), []byte("needs 3")) {
 		t.Errorf("a month of which little is known, %v:\n%s", err, &out)
+	} else if want := 24*5 + 12*6 + 0.0; b.Teams[0].Spent != want {
+		t.Errorf("what is known of the month came to %v, want %v: the hour in which it begins counts", b.Teams[0].Spent, want)
 	}
 }

@@ -40,7 +40,7 @@ func NewEngine(cfg EngineConfig) (*Engine, error) {
 }
 
 // Costs returns what the counters grew by from since to until, in steps. It refuses
-// a time before the first sample of them; a zero since is the hour of that sample.
+// a time before the first sample of them; a zero since is that of the sample.
 func (e *Engine) Costs(ctx context.Context, since, until time.Time) (*cost.Answer, error) {
 	until = cmp.Or(until, e.api.cfg.Now()).UTC().Truncate(time.Second)
 	first, err := e.first(ctx, until)
@@ -51,12 +51,11 @@ func (e *Engine) Costs(ctx context.Context, since, until time.Time) (*cost.Answe
 		return nil, fmt.Errorf("%s has no sample of %s within the %d days before %s: does it scrape the agents, and is it the right tenant?",
 			e.api.base.Redacted(), e.api.of(metric.OwnerSeconds), int(e.api.cfg.History/day), until.Format(minute))
 	}
-	earliest := first.Truncate(time.Hour)
-	since = cmp.Or(since, earliest).UTC().Truncate(time.Hour)
-	if since.Before(earliest) {
-		return nil, &TooEarlyError{Earliest: earliest, says: fmt.Sprintf("%s has nothing before %s, its first sample of %s: ask with --since=%dh, or --since=all for what there is",
-			e.api.base.Redacted(), first.Format(time.RFC3339), metric.OwnerSeconds, max(1, int(until.Sub(earliest).Hours())))}
+	if begins := first.Add(-slack); !since.IsZero() && begins.After(since) {
+		return nil, &TooEarlyError{Earliest: first, says: fmt.Sprintf("%s has nothing before %s, its first sample of %s: %s",
+			e.api.base.Redacted(), first.Format(time.RFC3339), metric.OwnerSeconds, advice(first, until))}
 	}
+	since = cmp.Or(since, first).UTC().Truncate(time.Hour)
 	step := e.api.cfg.Step
 	if step == 0 {
 		if step = day; until.Sub(since) <= hourly {
@@ -64,7 +63,7 @@ func (e *Engine) Costs(ctx context.Context, since, until time.Time) (*cost.Answe
 		}
 	}
 	q := &query{api: e.api, ctx: ctx, steps: spans(since, until, step)}
-	a := &cost.Answer{Since: since, Until: until, Step: step, Busy: e.api.cfg.Busy, Prices: []cost.Price{}, Rows: []cost.Row{}}
+	a := &cost.Answer{Since: later(since, first), Until: until, Step: step, Busy: e.api.cfg.Busy, Prices: []cost.Price{}, Rows: []cost.Row{}}
 	for _, part := range []func(*query, *cost.Answer) error{nodes, models, times, shared, work, priced, budgets} {
 		if err := part(q, a); err != nil {
 			return nil, err
@@ -82,8 +81,7 @@ type TooEarlyError struct {
 
 func (e *TooEarlyError) Error() string { return e.says }
 
-// first returns about when the first sample was taken, to five minutes; zero: there is
-// none.
+// first returns when the first sample was taken, to ten seconds; zero: there is none.
 func (e *Engine) first(ctx context.Context, until time.Time) (time.Time, error) {
 	search := func(from, to time.Time, step time.Duration) (time.Time, error) {
 		m, err := e.api.span(ctx, "count("+e.api.of(metric.OwnerSeconds)+")", from, to, step)
@@ -117,6 +115,10 @@ type query struct {
 	ctx    context.Context
 	steps  []span
 	models map[string]string // by GPU
+
+	nodes     map[string]string // by instance
+	instances map[string]string // by GPU
+
 	owners map[collector.Owner]string
 	any    string // the first of the currencies
 }
@@ -130,9 +132,11 @@ func (q *query) latest(d *metric.Def, steps []span, by ...string) ([]*series, er
 }
 
 func nodes(q *query, a *cost.Answer) error {
-	found, err := q.latest(metric.NodeInfo, q.steps, "node", "simulated")
+	found, err := q.latest(metric.NodeInfo, q.steps, "instance", "node", "simulated")
 	names := map[model.LabelValue]bool{}
+	q.nodes = map[string]string{}
 	for _, s := range found {
+		q.nodes[string(s.labels["instance"])] = string(s.labels["node"])
 		names[s.labels["node"]] = true
 		a.Simulated = a.Simulated || s.labels["simulated"] == "true"
 	}
@@ -146,9 +150,10 @@ func nodes(q *query, a *cost.Answer) error {
 }
 
 func models(q *query, _ *cost.Answer) error {
-	found, err := q.latest(metric.GPUInfo, q.steps, "uuid", "model")
-	q.models = map[string]string{}
+	found, err := q.latest(metric.GPUInfo, q.steps, "instance", "uuid", "model")
+	q.models, q.instances = map[string]string{}, map[string]string{}
 	for _, s := range found {
+		q.instances[string(s.labels["uuid"])] = string(s.labels["instance"])
 		q.models[string(s.labels["uuid"])] = string(s.labels["model"])
 	}
 	return err
@@ -220,7 +225,7 @@ func times(q *query, a *cost.Answer) error {
 			}
 		}
 	}
-	return nil
+	return gaps(q, a, spent)
 }
 
 // paid is the money of accounts, by currency.

@@ -92,8 +92,8 @@ var focusColumns = []struct {
 	{"Tags", func(_ string, c charge, _ cost.Amounts) string { return tags(c.owner) }},
 	{"x_GpuState", func(_ string, c charge, _ cost.Amounts) string { return c.state }},
 	{"x_HoursWithoutPrice", func(_ string, _ charge, v cost.Amounts) string { return gpuHours(v.Unpriced) }},
-	{"x_ElectricityCost", func(_ string, _ charge, v cost.Amounts) string { return nano(v.Electric) }},
-	{"x_CarbonGrams", func(_ string, _ charge, v cost.Amounts) string { return decimal(v.Carbon, 9, 0) }},
+	{"x_ElectricityCost", func(_ string, _ charge, v cost.Amounts) string { return known(v.Electric, 9, 2) }},
+	{"x_CarbonGrams", func(_ string, _ charge, v cost.Amounts) string { return known(v.Carbon, 9, 0) }},
 }
 
 // says describes a charge.

@@ -3,17 +3,11 @@ package report
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"gpuvigil/collector"
@@ -52,12 +46,13 @@ func (e Entry) key() Entry {
 
 // Closed is a month as it was frozen.
 type Closed struct {
-	Month     string    `json:"month"`
-	Node      string    `json:"node"`
-	Simulated bool      `json:"simulated"`
-	Frozen    time.Time `json:"frozen"`
-	Busy      string    `json:"busy"`
-	Entries   []Entry   `json:"entries"`
+	Month     string     `json:"month"`
+	Node      string     `json:"node"`
+	Simulated bool       `json:"simulated"`
+	Frozen    time.Time  `json:"frozen"`
+	Busy      string     `json:"busy"`
+	Entries   []Entry    `json:"entries"`
+	Gaps      []cost.Gap `json:"gaps,omitempty"` // what is missing from it, and was accepted
 }
 
 // entries adds an answer up.
@@ -92,8 +87,10 @@ func sorted(sums map[Entry]cost.Amounts) []Entry {
 // MONTH.focus.csv and their checksums in MONTH.sha256, all of which nobody may write. A
 // month that is there already stays as it is: what has become of it since is appended
 // to MONTH.corrections.jsonl, an entry for each difference, sealed (see corrections);
-// MONTH.corrections.focus.csv has the same as FOCUS. It returns what it did.
-func Freeze(dir string, a *cost.Answer, month, now time.Time) (string, error) {
+// MONTH.corrections.focus.csv has the same as FOCUS. A month of
+// which time is missing is refused, but for that of the nodes to accept it of. It
+// returns what it did.
+func Freeze(dir string, a *cost.Answer, month, now time.Time, accept ...string) (string, error) {
 	if _, err := New(a, month, ByJob); err != nil {
 		return "", err
 	}
@@ -103,28 +100,31 @@ func Freeze(dir string, a *cost.Answer, month, now time.Time) (string, error) {
 	}
 	defer unlock()
 	base := filepath.Join(dir, month.Format("2006-01"))
-	said, err := freeze(base, a, month, now.UTC().Truncate(time.Second))
+	said, err := freeze(base, a, month, now.UTC().Truncate(time.Second), accept)
 	if err != nil {
 		return "", fmt.Errorf("freeze %s: %w", base, err)
 	}
 	return said, nil
 }
 
-func freeze(base string, a *cost.Answer, month, now time.Time) (string, error) {
-	have, err := os.ReadFile(base + ".json")
-	if err == nil {
-		return amend(base, have, a, month, now)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+func freeze(base string, a *cost.Answer, month, now time.Time, accept []string) (string, error) {
+	frozen, err := sealed(base)
+	if err != nil {
 		return "", err
 	}
-	c := Closed{Month: filepath.Base(base), Node: a.Node, Simulated: a.Simulated, Frozen: now, Busy: a.Busy, Entries: entries(a)}
+	if frozen != nil {
+		return amend(base, frozen, a, month, now, accept)
+	}
+	if err := refuseGaps(a.Gaps, nil, accept); err != nil {
+		return "", err
+	}
+	c := Closed{Month: filepath.Base(base), Node: a.Node, Simulated: a.Simulated, Frozen: now, Busy: a.Busy, Entries: entries(a), Gaps: a.Gaps}
 	asJSON, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return "", err
 	}
 	asJSON = append(asJSON, '\n')
-	asCSV, err := table(c.Entries)
+	asCSV, err := table(c.Entries, c.Gaps)
 	if err != nil {
 		return "", err
 	}
@@ -132,82 +132,17 @@ func freeze(base string, a *cost.Answer, month, now time.Time) (string, error) {
 	if err := focusEntries(&asFOCUS, c.Node, month, c.Entries); err != nil {
 		return "", err
 	}
-	sums := fmt.Sprintf("%x  %s.json\n%x  %s.csv\n%x  %s.focus.csv\n", sha256.Sum256(asJSON), c.Month, sha256.Sum256(asCSV), c.Month, sha256.Sum256(asFOCUS.Bytes()), c.Month)
-	for _, f := range []struct { // the first without the last is not frozen
-		suffix  string
-		content []byte
-	}{{".csv", asCSV}, {".focus.csv", asFOCUS.Bytes()}, {".sha256", []byte(sums)}, {".json", asJSON}} {
-		if err := publish(base+f.suffix, f.content); err != nil {
+	content := map[string][]byte{".csv": asCSV, ".focus.csv": asFOCUS.Bytes(), ".json": asJSON}
+	content[".sha256"] = []byte(checksums(c.Month, content))
+	for _, suffix := range frozenFiles {
+		if err := publish(base+suffix, content[suffix]); err != nil {
 			return "", err
 		}
 	}
 	return fmt.Sprintf("froze %s: %d entries in %s.json and .csv", c.Month, len(c.Entries), base), nil
 }
 
-// amend appends how the month differs from what was frozen and corrected before.
-func amend(base string, frozen []byte, a *cost.Answer, month, now time.Time) (string, error) {
-	sums, err := os.ReadFile(base + ".sha256")
-	if err != nil {
-		return "", err
-	}
-	if !strings.Contains(string(sums), fmt.Sprintf("%x  %s.json\n", sha256.Sum256(frozen), filepath.Base(base))) {
-		return "", fmt.Errorf("%s.json is not what its checksum in %s.sha256 says: put back what was frozen", base, base)
-	}
-	var c Closed
-	if err := json.Unmarshal(frozen, &c); err != nil {
-		return "", err
-	}
-	content, err := os.ReadFile(base + ".corrections.jsonl")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	before, err := readCorrections(frozen, content)
-	if err != nil {
-		return "", fmt.Errorf("read %s.corrections.jsonl: %w: put back what was written", base, err)
-	}
-	found := differences(append(c.Entries, before...), entries(a))
-	for i := range found {
-		found[i].Corrected = now
-	}
-	content, err = appendCorrections(frozen, content, found)
-	if err != nil {
-		return "", err
-	}
-	var asFOCUS bytes.Buffer
-	if err := focusEntries(&asFOCUS, c.Node, month, append(before, found...)); err != nil {
-		return "", err
-	}
-	if len(found) > 0 {
-		if err := publish(base+".corrections.jsonl", content); err != nil {
-			return "", err
-		}
-	}
-	// It is made of the other, and made again if that was as far as the last one got.
-	const focusFile = ".corrections.focus.csv"
-	if old, err := os.ReadFile(base + focusFile); len(content) > 0 && (err != nil || !bytes.Equal(old, asFOCUS.Bytes())) {
-		if err := publish(base+focusFile, asFOCUS.Bytes()); err != nil {
-			return "", err
-		}
-	}
-	if len(found) == 0 {
-		return fmt.Sprintf("%s is frozen since %s and nothing has changed", c.Month, c.Frozen.Format(time.RFC3339)), nil
-	}
-	return fmt.Sprintf("%s is frozen since %s and stays so; %d corrections were added to %s.corrections.jsonl", c.Month, c.Frozen.Format(time.RFC3339), len(found), base), nil
-}
-
-// differences returns what must be added to the known entries to have the others.
-func differences(known, now []Entry) []Entry {
-	off := map[Entry]cost.Amounts{}
-	for _, e := range now {
-		off[e.key()] = e.Amounts
-	}
-	for _, e := range known {
-		off[e.key()] = off[e.key()].Minus(e.Amounts)
-	}
-	return sorted(off)
-}
-
-func table(list []Entry) ([]byte, error) {
+func table(list []Entry, gaps []cost.Gap) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
 	lines := [][]string{{"owner_kind", "owner", "team", "model", "state", "gpu_seconds", "gpu_seconds_without_price", "currency", "cost", "list_cost", "contracted_cost",
@@ -216,53 +151,9 @@ func table(list []Entry) ([]byte, error) {
 		line := []string{cmp.Or(e.Owner.Kind, e.Owner.String()), text.Clean(e.Owner.ID, 2*maxKey), text.Clean(e.Owner.Team, maxKey), modelName(e.Model)}
 		lines = append(lines, append(line, numbers(e.State, e.Currency, e.Amounts)...))
 	}
+	for _, g := range gaps {
+		lines = append(lines, append([]string{"node", text.Clean(g.Node, 2*maxKey), "", ""}, gapCells(g)...))
+	}
 	err := w.WriteAll(lines)
 	return b.Bytes(), err
-}
-
-// lock keeps a second freeze out of the directory, which it makes if need be.
-func lock(dir string) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		d.Close()
-		return nil, fmt.Errorf("another one is under way there: %w", err)
-	}
-	return func() { d.Close() }, nil
-}
-
-// publish puts a file in its place whole, on disk and read-only.
-func publish(path string, content []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".freeze-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Chmod(0o444)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

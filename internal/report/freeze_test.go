@@ -116,19 +116,65 @@ func TestWhatCannotBeFrozen(t *testing.T) {
 	if _, err := Freeze(dir, closed(), november, noon); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "2026-11.json")
-	content, err := os.ReadFile(path)
-	if err == nil {
-		err = os.Remove(path)
+}
+
+// TestFrozenFilesAreSealed edits and deletes each file of a frozen month: none of it
+// goes unnoticed, and nothing is frozen over what is left.
+func TestFrozenFilesAreSealed(t *testing.T) {
+	for _, suffix := range []string{".json", ".csv", ".focus.csv", ".sha256"} {
+		for _, how := range []string{"edited", "deleted"} {
+			dir, _ := frozenWith(t, dearer(7))
+			path := filepath.Join(dir, "2026-11"+suffix)
+			good, err := os.ReadFile(path)
+			if err = errors.Join(err, os.Remove(path)); err == nil && how == "edited" {
+				err = os.WriteFile(path, bytes.Replace(good, []byte("2026"), []byte("2O26"), 1), 0o444)
+				if !bytes.Contains(good, []byte("2026")) {
+					err = os.WriteFile(path, bytes.Replace(good, []byte("4711"), []byte("4712"), 1), 0o444)
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if said, err := Freeze(dir, closed(), november, noon); err == nil || !strings.Contains(err.Error(), "put ") || !strings.Contains(err.Error(), "2026-11"+suffix) {
+				t.Errorf("2026-11%s is %s: it says %q, %v, want it refused by name", suffix, how, said, err)
+			}
+			if _, err := os.Stat(path); how == "deleted" && err == nil {
+				t.Errorf("2026-11%s was deleted, and is frozen anew", suffix)
+			}
+			if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, good, 0o444)); err != nil {
+				t.Fatal(err)
+			}
+			if said, err := Freeze(dir, closed(), november, noon); err != nil {
+				t.Errorf("2026-11%s was put back: it says %q, %v", suffix, said, err)
+			}
+		}
 	}
-	if err == nil {
-		err = os.WriteFile(path, bytes.Replace(content, []byte("slurm/4711"), []byte("slurm/4712"), 1), 0o444)
-	}
-	if err != nil {
+}
+
+// TestCorrectionsAsFOCUSAreHeldAgainstTheSealedOnes edits the one file that is made of
+// others: it is made again, not silently.
+func TestCorrectionsAsFOCUSAreHeldAgainstTheSealedOnes(t *testing.T) {
+	dir, _ := frozenWith(t, dearer(7))
+	path := filepath.Join(dir, "2026-11.corrections.focus.csv")
+	good, err := os.ReadFile(path)
+	if err = errors.Join(err, os.Remove(path), os.WriteFile(path, []byte("nothing was corrected\n"), 0o444)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Freeze(dir, closed(), november, noon); err == nil || !strings.Contains(err.Error(), "checksum") {
-		t.Errorf("a frozen month that somebody has edited: %v", err)
+	same := closed()
+	dearer(7)(same)
+	for _, want := range []string{"made again", "nothing has changed"} {
+		if said, err := Freeze(dir, same, november, noon); err != nil || !strings.Contains(said, want) {
+			t.Errorf("it says %q, %v, want %q", said, err, want)
+		}
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, good) {
+		t.Errorf("it is not made again, %v:\n%s", err, now)
+	}
+	if err := os.Remove(filepath.Join(dir, "2026-11.corrections.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := Freeze(dir, same, november, noon); err == nil || !strings.Contains(err.Error(), "no ") {
+		t.Errorf("corrections were deleted: it says %q, %v, want it refused", said, err)
 	}
 }
 

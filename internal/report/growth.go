@@ -89,9 +89,11 @@ func window(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(),
 
 // grown is by how much a counter grew in each step, in whole units.
 type grown struct {
-	labels model.Metric
-	by     []int64
-	seen   []bool // in the step, or in one before
+	labels  model.Metric
+	by      []int64
+	seen    []bool // in the step, or in one before
+	sampled []bool // in the step
+	before  bool   // there was a sample before the first step
 }
 
 // growth returns by how much each counter grew in each step. Where a counter stood at
@@ -118,9 +120,10 @@ func (a *api) growth(ctx context.Context, d *metric.Def, unit float64, by []stri
 	}
 	var out []grown
 	for id, s := range last {
-		g := grown{labels: s.labels, by: make([]int64, len(steps)), seen: make([]bool, len(steps))}
+		g := grown{labels: s.labels, by: make([]int64, len(steps)), seen: make([]bool, len(steps)), sampled: make([]bool, len(steps))}
 		at := standing{}
 		if b := base[id]; b != nil {
+			g.before = true
 			at.see(whole(b.values[0], unit))
 		}
 		for i, v := range s.values {
@@ -138,7 +141,7 @@ func (a *api) growth(ctx context.Context, d *metric.Def, unit float64, by []stri
 				}
 				g.by[i] = at.see(whole(v, unit))
 			}
-			g.seen[i] = at.known
+			g.seen[i], g.sampled[i] = at.known, !math.IsNaN(v)
 		}
 		out = append(out, g)
 	}

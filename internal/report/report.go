@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"gpuvigil/collector"
 	"gpuvigil/internal/cost"
 	"gpuvigil/internal/text"
 )
@@ -61,12 +60,14 @@ type Report struct {
 	Since     time.Time    `json:"since"`
 	Until     time.Time    `json:"until"`
 	By        By           `json:"by"`
-	Busy      string       `json:"busy"`   // what counts as busy
-	Prices    []cost.Price `json:"prices"` // in force now
-	Lines     []Line       `json:"lines"`  // the dearest first
-	Totals    []Line       `json:"totals"` // one for each currency
+	Busy      string       `json:"busy"`           // what counts as busy
+	Prices    []cost.Price `json:"prices"`         // in force now
+	Lines     []Line       `json:"lines"`          // the dearest first
+	Totals    []Line       `json:"totals"`         // one for each currency
+	Gaps      []cost.Gap   `json:"gaps,omitempty"` // what is missing from all of them
 
 	answer *cost.Answer
+	leaves []Line // what is rounded: jobs of teams, else the lines
 }
 
 // Line is what something cost.
@@ -82,16 +83,18 @@ type Line struct {
 	// The first and the last step in which there was any time: from First on, to Last.
 	First time.Time `json:"first,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
+
+	team string // of a leaf: what it is rounded within
 }
 
-func (l *Line) add(r *cost.Row, until time.Time) {
+func (l *Line) add(r *cost.Row, from, until time.Time) {
 	l.Total = l.Total.Plus(r.Amounts)
 	l.States[r.State] = l.States[r.State].Plus(r.Amounts)
 	if r.Time == 0 {
 		return
 	}
-	if l.First.IsZero() || r.Hour.Before(l.First) {
-		l.First = r.Hour
+	if l.First.IsZero() || from.Before(l.First) {
+		l.First = from
 	}
 	if until.After(l.Last) {
 		l.Last = until
@@ -115,41 +118,72 @@ func New(a *cost.Answer, since time.Time, by By) (*Report, error) {
 	if len(a.Rows) == 0 {
 		return nil, fmt.Errorf("nothing was booked on %s in that time: the ledger begins with the first look at a GPU, and is written every 30 s", a.Node)
 	}
-	if !since.IsZero() && a.Since.After(since) {
-		return nil, fmt.Errorf("%s has booked nothing before %s: ask with --since=%dh, or --since=all for what there is",
-			a.Node, a.Since.Format(time.RFC3339), max(1, int(a.Until.Sub(a.Since).Hours())))
+	if begins := a.Since.Add(-slack); !since.IsZero() && begins.After(since) {
+		return nil, fmt.Errorf("%s has booked nothing before %s: %s", a.Node, a.Since.Format(time.RFC3339), advice(a.Since, a.Until))
 	}
-	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices, answer: a}
-	lines, totals := lines{}, lines{}
+	r := &Report{Node: a.Node, Simulated: a.Simulated, Since: a.Since, Until: a.Until, By: by, Busy: a.Busy, Prices: a.Prices, Gaps: a.Gaps, answer: a}
+	leaf := func(l lines, row cost.Row) *Line {
+		job, team := key(row, by), key(row, by)
+		if by == ByTeam || by == ByJob {
+			job, team = key(row, ByJob), key(row, ByTeam)
+		}
+		return l.within(team, job, row.Currency)
+	}
+	lines, totals, leaves := lines{}, lines{}, lines{}
 	for _, row := range a.Rows {
 		end := stepEnd(row.Hour, a.Width(), a.Until)
-		lines.at(key(row, by), row.Currency).add(&row, end)
-		totals.at("TOTAL", row.Currency).add(&row, end)
+		from := later(row.Hour, a.Since)
+		lines.at(key(row, by), row.Currency).add(&row, from, end)
+		totals.at("TOTAL", row.Currency).add(&row, from, end)
+		leaf(leaves, row).add(&row, from, end)
 	}
 	if by != ByGPU {
 		for _, s := range a.Shared {
 			line := lines.at(key(cost.Row{Owner: s.Owner, Model: s.Model}, by), s.Currency)
 			total := totals.at("TOTAL", s.Currency)
 			line.Total, total.Total = line.Total.Plus(s.Amounts), total.Total.Plus(s.Amounts)
+			l := leaf(leaves, cost.Row{Owner: s.Owner, Model: s.Model, Currency: s.Currency})
+			l.Total = l.Total.Plus(s.Amounts)
 		}
 	}
 	if by == ByJob || by == ByTeam {
 		for _, w := range a.Work {
 			line, total := lines.at(key(cost.Row{Owner: w.Owner}, by), w.Currency), totals.at("TOTAL", w.Currency)
 			line.Work, total.Work = line.Work.Plus(w.Work), total.Work.Plus(w.Work)
+			leaf(leaves, cost.Row{Owner: w.Owner, Currency: w.Currency})
 		}
 	}
-	r.Lines, r.Totals = lines.sorted(), totals.sorted()
+	r.Lines, r.Totals, r.leaves = lines.sorted(), totals.sorted(), leaves.sorted()
 	return r, nil
 }
 
-// lines are by key and currency.
-type lines map[[2]string]*Line
+// slack is by how much what is known may begin after a report does: counters are
+// scraped a few times in it.
+const slack = 2 * time.Minute
 
-func (l lines) at(key, currency string) *Line {
-	k := [2]string{key, currency}
+// advice says which --since is not refused where there is something from first on.
+func advice(first, until time.Time) string {
+	known := until.Sub(first)
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{time.Hour, "h"}, {time.Minute, "m"}} {
+		if n := int(known / unit.length); n > 0 {
+			return fmt.Sprintf("ask with --since=%d%s, or --since=all for what there is", n, unit.name)
+		}
+	}
+	return "ask with --since=all for what there is"
+}
+
+// lines are by team, where that matters, key and currency.
+type lines map[[3]string]*Line
+
+func (l lines) at(key, currency string) *Line { return l.within("", key, currency) }
+
+func (l lines) within(team, key, currency string) *Line {
+	k := [3]string{team, key, currency}
 	if l[k] == nil {
-		l[k] = &Line{Key: key, Currency: currency, States: map[cost.State]cost.Amounts{}}
+		l[k] = &Line{Key: key, Currency: currency, States: map[cost.State]cost.Amounts{}, team: team}
 	}
 	return l[k]
 }
@@ -161,7 +195,7 @@ func (l lines) sorted() []Line {
 	}
 	slices.SortFunc(out, func(a, b Line) int {
 		return cmp.Or(strings.Compare(a.Currency, b.Currency), cmp.Compare(b.Total.Effective, a.Total.Effective),
-			cmp.Compare(b.Total.Time, a.Total.Time), strings.Compare(a.Key, b.Key))
+			cmp.Compare(b.Total.Time, a.Total.Time), strings.Compare(a.Key, b.Key), strings.Compare(a.team, b.team))
 	})
 	return out
 }
@@ -173,13 +207,7 @@ const maxKey = 80
 func key(r cost.Row, by By) string {
 	switch by {
 	case ByTeam:
-		switch {
-		case r.Owner == (collector.Owner{}):
-			return r.Owner.String()
-		case r.Owner.Team == "":
-			return "no team"
-		}
-		return text.Clean(r.Owner.Team, maxKey)
+		return text.Clean(cost.Team(r.Owner), maxKey)
 	case ByJob:
 		return text.Clean(r.Owner.String(), maxKey)
 	case ByModel:
@@ -212,7 +240,7 @@ func (r *Report) header() []string {
 		fmt.Sprintf("Cost of the GPUs of %s%s by %s, from %s to %s", text.Clean(r.Node, maxKey), simulated, r.By, r.Since.UTC().Format(minute), r.Until.UTC().Format(minute)),
 		"Busy: " + r.Busy + ".",
 	}
-	return append(out, r.prices()...)
+	return append(append(out, r.prices()...), saysGaps(r.Gaps)...)
 }
 
 const minute = "2006-01-02 15:04 MST"

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -113,6 +114,42 @@ func TestLinesSumToTheTotal(t *testing.T) {
 			t.Fatalf("lines sum to %+v, the total is %+v, booked was %+v", sum, report.Totals, want)
 		}
 		printedSums(t, written(t, report, Table))
+		viewsAgree(t, a)
+	}
+}
+
+// viewsAgree holds that a number is the same in whichever view it is printed.
+func viewsAgree(t *testing.T, a *cost.Answer) {
+	t.Helper()
+	a.Rows = append(a.Rows, cost.Row{Hour: noon, UUID: "GPU", State: cost.Free, Currency: "EUR", Amounts: cost.Amounts{Time: 1e12 + 1e10, Effective: 1_115_000_001, Energy: 1e12, Carbon: 1e11}})
+	said := map[string]string{}
+	for _, by := range Groups() {
+		r, err := New(a, noon, By(by))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := written(t, r, Table)
+		table, more, _ := strings.Cut(text[strings.Index(text, "\n\n")+2:], "\n\n")
+		hours := map[string]string{}
+		for line := range strings.Lines(table) {
+			name, numbers, _ := strings.Cut(strings.Join(strings.Fields(line), " "), " ")
+			hours[name], _, _ = strings.Cut(numbers, " ")
+			if name != "TOTAL" && name != "unattributed" {
+				continue
+			}
+			if before := said[name]; before != "" && before != numbers {
+				t.Fatalf("%s is %q, and %q by %s", name, before, numbers, by)
+			}
+			said[name] = numbers
+		}
+		for line := range strings.Lines(more) {
+			if f := strings.Fields(line); by == string(ByJob) && len(f) == 9 && f[0] != "job" && hours[f[0]] != f[5] {
+				t.Fatalf("%s has %s GPU-hours, and %s in another table of the report", f[0], hours[f[0]], f[5])
+			}
+		}
+	}
+	if said["TOTAL"] == "" || said["unattributed"] == "" {
+		t.Fatalf("views have no lines to compare: %v", said)
 	}
 }
 
@@ -127,6 +164,7 @@ func printedSums(t *testing.T, text string) {
 			continue
 		}
 		total := fields[0] == "TOTAL"
+		var cells []int64
 		for i, f := range fields[len(fields)-11:] {
 			v, err := strconv.ParseInt(strings.ReplaceAll(f, ".", ""), 10, 64)
 			if err != nil {
@@ -139,6 +177,11 @@ func printedSums(t *testing.T, text string) {
 				t.Fatalf("column %d sums to %d in the last digit, the total line says %d:\n%s", i, sums[i], v, text)
 			}
 			sums[i] += v
+			cells = append(cells, v)
+		}
+		off := sum(cells[1:7]) - cells[0]
+		if off < -5 || off > 5 || slices.Max(cells[1:7]) > cells[0]+1 || off != 0 && !strings.Contains(text, acrossRounded) || cells[8] > cells[7] {
+			t.Fatalf("states sum to %d more than %d GPU-hours, %d cents are not busy of %d:\n%s", off, cells[0], cells[8], cells[7], line)
 		}
 		if total {
 			break
@@ -161,6 +204,26 @@ func TestASpanThatWasNotBookedIsRefused(t *testing.T) {
 	}
 }
 
+// TestTheAdviceWorks follows what a refusal advises: it is not refused again.
+func TestTheAdviceWorks(t *testing.T) {
+	for m := range 4 * 60 {
+		a := answer()
+		a.Since, a.Until = noon.Add(56*time.Minute), noon.Add(time.Hour+time.Duration(m)*time.Minute)
+		_, err := New(a, noon, ByTeam)
+		if err == nil {
+			t.Fatalf("a report from %v, of what is known from %v on, is not refused", noon, a.Since)
+		}
+		_, told, _ := strings.Cut(err.Error(), "--since=")
+		told, _, _ = strings.Cut(told, ",")
+		d, err := time.ParseDuration(told)
+		if err != nil {
+			t.Errorf("at %v it advises %q: %v", a.Until, told, err)
+		} else if _, err := New(a, a.Until.Add(-d), ByTeam); err != nil {
+			t.Errorf("at %v it advises --since=%s, which is refused: %v", a.Until, told, err)
+		}
+	}
+}
+
 func TestWhatIsNotKnownIsNotZero(t *testing.T) {
 	a := answer()
 	for i := range a.Rows {
@@ -172,6 +235,46 @@ func TestWhatIsNotKnownIsNotZero(t *testing.T) {
 	}
 	if text := written(t, r, Table); strings.Count(text, " -") != 4*5 || strings.Contains(text, "0.0\n") {
 		t.Errorf("without price and energy a table shows cost or kWh:\n%s", text)
+	}
+}
+
+// TestWhatIsNotKnownIsLeftOutForMachines sums no column of zeros that nobody measured: a
+// program cannot tell it from what cost nothing.
+func TestWhatIsNotKnownIsLeftOutForMachines(t *testing.T) {
+	a := answer()
+	a.Rows = []cost.Row{a.Rows[0], a.Rows[5]}
+	a.Rows[0].Amounts = cost.Amounts{Time: 1e9, Effective: 0} // at a price of zero
+	a.Rows[1].Amounts = cost.Amounts{Time: 2e9, Unpriced: 2e9}
+	a.Shared = []cost.Shared{{Hour: noon, Owner: a.Rows[0].Owner, Model: a.Rows[0].Model, Currency: "USD", Amounts: cost.Amounts{Energy: 3e6}}}
+	r, err := New(a, noon, ByTeam)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := written(t, r, CSV)
+	for _, want := range []string{"\nnlp,busy,1,0,USD,0.00,,,,,\n", "\nnlp,any,,,USD,,,,3,,\n", "\nno team,busy,2,2,USD,,,,,,\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the CSV has no line %q: want only what is known:\n%s", want, text)
+		}
+	}
+	var back struct {
+		Lines []struct{ Total map[string]any }
+	}
+	if err := json.Unmarshal([]byte(written(t, r, JSON)), &back); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"unpriced_time_ns time_ns", "time_ns unpriced_time_ns energy_microjoule effective_nano"} {
+		got := back.Lines[i].Total
+		for _, name := range strings.Fields(want) {
+			if _, has := got[name]; !has {
+				t.Errorf("JSON: %s is missing from %v", name, got)
+			}
+		}
+		if len(got) != len(strings.Fields(want)) {
+			t.Errorf("JSON: %v, want %s only", got, want)
+		}
+	}
+	if text := written(t, r, FOCUS); strings.Contains(text, ",0.00,0\n") {
+		t.Errorf("FOCUS has energy's cost and carbon of zero:\n%s", text)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"gpuvigil/internal/cost"
+	"gpuvigil/internal/text"
 )
 
 // decimal writes a whole number of which the last digits are after the point, with
@@ -75,6 +76,11 @@ func (r *Report) csv(w io.Writer) error {
 			}
 		}
 	}
+	for _, g := range r.Gaps {
+		if err := c.Write(append([]string{"node " + text.Clean(g.Node, maxKey)}, gapCells(g)...)); err != nil {
+			return err
+		}
+	}
 	c.Flush()
 	return c.Error()
 }
@@ -82,18 +88,56 @@ func (r *Report) csv(w io.Writer) error {
 // anyState stands for what is not known by state.
 const anyState = "any"
 
+// known writes an amount that is not known while it is zero.
+func known(v int64, digits, places int) string {
+	if v == 0 {
+		return ""
+	}
+	return decimal(v, digits, places)
+}
+
+// numbers writes the cells of one state. What is not known is an empty one.
 func numbers(state, currency string, a cost.Amounts) []string {
-	return []string{state, decimal(a.Time, 9, 0), decimal(a.Unpriced, 9, 0), currency, decimal(a.Effective, 9, 2),
-		decimal(a.List, 9, 2), decimal(a.Contracted, 9, 2), decimal(a.Energy, 6, 0), decimal(a.Electric, 9, 2), decimal(a.Carbon, 9, 0)}
+	time, unpriced, effective := decimal(a.Time, 9, 0), decimal(a.Unpriced, 9, 0), decimal(a.Effective, 9, 2)
+	if state == anyState {
+		time, unpriced, effective = known(a.Time, 9, 0), known(a.Unpriced, 9, 0), known(a.Effective, 9, 2)
+	} else if !a.Priced() {
+		effective = known(a.Effective, 9, 2) // a correction may have a cost and no time
+	}
+	return []string{state, time, unpriced, currency, effective, known(a.List, 9, 2), known(a.Contracted, 9, 2),
+		known(a.Energy, 6, 0), known(a.Electric, 9, 2), known(a.Carbon, 9, 0)}
+}
+
+// MarshalJSON leaves out what is not known.
+func (l Line) MarshalJSON() ([]byte, error) {
+	type amounts struct {
+		cost.Amounts
+		Effective *int64 `json:"effective_nano,omitempty"`
+	}
+	of := func(a cost.Amounts) amounts {
+		if a.Priced() {
+			return amounts{a, &a.Effective}
+		}
+		return amounts{Amounts: a}
+	}
+	type line Line
+	out := struct {
+		line
+		Total  amounts                `json:"total"`
+		States map[cost.State]amounts `json:"states"`
+	}{line: line(l), Total: of(l.Total), States: map[cost.State]amounts{}}
+	for s, a := range l.States {
+		out.States[s] = of(a)
+	}
+	return json.Marshal(out)
 }
 
 // column is one of the table's numbers.
 type column struct {
 	head   string
-	unit   int64 // of the amount, for one in the last digit that is shown
-	digits int   // after the point
-	of     func(*Line) int64
-	known  func(total *Line) bool
+	digits int // after the point
+	of     func(*rounded) int64
+	known  func(*Line) bool
 }
 
 const (
@@ -107,30 +151,34 @@ func columns(currency string) []column {
 	always := func(*Line) bool { return true }
 	priced := func(l *Line) bool { return l.Total.Priced() }
 	hours := func(s cost.State) column {
-		return column{strings.ReplaceAll(s.String(), "_", " "), centiHour, 2, func(l *Line) int64 { return l.States[s].Time }, always}
+		return column{strings.ReplaceAll(s.String(), "_", " "), 2, func(r *rounded) int64 { return r.parts[gpuTime][s] }, always}
 	}
 	return []column{
-		{"GPU-hours", centiHour, 2, func(l *Line) int64 { return l.Total.Time }, always},
+		{"GPU-hours", 2, func(r *rounded) int64 { return r.whole[gpuTime] }, always},
 		hours(cost.Busy), hours(cost.IdleHeld), hours(cost.HeldWithoutProcess), hours(cost.Free), hours(cost.Unavailable), hours(cost.Unobserved),
-		{strings.TrimSpace("cost " + currency), cent, 2, func(l *Line) int64 { return l.Total.Effective }, priced},
-		{"not busy", cent, 2, func(l *Line) int64 { return l.Total.Effective - l.States[cost.Busy].Effective }, priced},
-		{"kWh", deciKWh, 1, func(l *Line) int64 { return l.Total.Energy }, func(l *Line) bool { return l.Total.Energy > 0 }},
-		{"kg CO2", deciKilo, 1, func(l *Line) int64 { return l.Total.Carbon }, func(l *Line) bool { return l.Total.Carbon > 0 }},
+		{strings.TrimSpace("cost " + currency), 2, func(r *rounded) int64 { return r.whole[spent] }, priced},
+		{"not busy", 2, func(r *rounded) int64 { return r.parts[spent][1] }, priced},
+		{"kWh", 1, func(r *rounded) int64 { return r.whole[energy] }, func(l *Line) bool { return l.Total.Energy > 0 }},
+		{"kg CO2", 1, func(r *rounded) int64 { return r.whole[carbon] }, func(l *Line) bool { return l.Total.Carbon > 0 }},
 	}
 }
 
-// grids writes for people. What is rounded sums to the rounded total: of each column
-// the remainders go where they are largest.
+// grids writes for people. What is rounded sums to the rounded total.
 func (r *Report) grids(w io.Writer) error {
 	out := r.header()
 	for i := range r.Totals {
 		total := &r.Totals[i]
 		lines := slices.DeleteFunc(slices.Clone(r.Lines), func(l Line) bool { return l.Currency != total.Currency })
+		printed := r.round(total)
+		whole := append(lines, *total)
 		out = append(out, "")
-		out = append(out, grid(string(r.By), lines, total)...)
+		out = append(out, grid(string(r.By), whole, printed)...)
+		if slices.ContainsFunc(printed, func(r *rounded) bool { return sum(r.parts[gpuTime]) != r.whole[gpuTime] }) {
+			out = append(out, acrossRounded)
+		}
 		out = append(out, notes(total)...)
 		if r.By == ByJob {
-			for _, table := range [][]string{runs(append(lines, *total)), goodput(append(lines, *total)), units(lines)} {
+			for _, table := range [][]string{runs(whole, printed), goodput(whole), units(lines)} {
 				if table != nil {
 					out = append(append(out, ""), table...)
 				}
@@ -141,23 +189,21 @@ func (r *Report) grids(w io.Writer) error {
 	return err
 }
 
-func grid(by string, lines []Line, total *Line) []string {
+// acrossRounded is said where the numbers of a line cannot sum to what they round, as
+// 0.33 three times to 1.00.
+const acrossRounded = "Columns sum to the total; the rounded states of a line may sum to a few hundredths more or less than its GPU-hours."
+
+func grid(by string, lines []Line, printed []*rounded) []string {
 	cells := [][]string{{by}}
 	for _, l := range lines {
 		cells = append(cells, []string{l.Key})
 	}
-	cells = append(cells, []string{total.Key})
-	for _, c := range columns(total.Currency) {
-		whole := (c.of(total) + c.unit/2) / c.unit
-		weights := make([]uint64, len(lines))
-		for i := range lines {
-			weights[i] = uint64(c.of(&lines[i]))
-		}
+	for _, c := range columns(lines[0].Currency) {
 		cells[0] = append(cells[0], c.head)
-		for i, v := range append(cost.Split(whole, weights), whole) {
-			cell := decimal(v, c.digits, c.digits)
-			if !c.known(total) {
-				cell = "-"
+		for i := range lines {
+			cell := "-"
+			if c.known(&lines[i]) {
+				cell = decimal(c.of(printed[i]), c.digits, c.digits)
 			}
 			cells[i+1] = append(cells[i+1], cell)
 		}
@@ -166,20 +212,20 @@ func grid(by string, lines []Line, total *Line) []string {
 }
 
 // runs says of each job from when to when it had GPUs, and what its work cost.
-func runs(lines []Line) []string {
+func runs(lines []Line, printed []*rounded) []string {
 	cells := [][]string{{"job", "first", "last", "GPU-hours", "busy %", "cost " + lines[0].Currency, "per busy GPU-hour"}}
-	for _, l := range lines {
-		share, spent, each := "-", "-", "-"
+	for i, l := range lines {
+		share, paid, each := "-", "-", "-"
 		if l.Total.Time > 0 {
 			share = strconv.FormatFloat(100*l.BusyShare(), 'f', 1, 64)
 		}
 		if l.Total.Priced() {
-			spent = decimal((l.Total.Effective+cent/2)/cent, 2, 2)
+			paid = decimal(printed[i].whole[spent], 2, 2)
 			if l.States[cost.Busy].Time > 0 {
 				each = strconv.FormatFloat(l.PerBusyHour()/1e9, 'f', 2, 64)
 			}
 		}
-		cells = append(cells, []string{l.Key, short(l.First), short(l.Last), decimal((l.Total.Time+centiHour/2)/centiHour, 2, 2), share, spent, each})
+		cells = append(cells, []string{l.Key, short(l.First), short(l.Last), decimal(printed[i].whole[gpuTime], 2, 2), share, paid, each})
 	}
 	return aligned(cells)
 }

@@ -16,7 +16,7 @@ func (e *exposition) costs(x *cost.Export) {
 		e.account(&x.Accounts[i])
 	}
 	for _, o := range x.Owners {
-		kind, id, team := ownerLabels(o.Owner)
+		kind, id, team := e.ownerLabels(o.Owner)
 		labels := []string{kind, id, team, o.Model}
 		e.one(metric.OwnerEnergy, float64(o.Energy)/1e6, labels...)
 		if o.Carbon > 0 {
@@ -52,7 +52,7 @@ func (e *exposition) costs(x *cost.Export) {
 
 // work has what an owner did, and what that came to.
 func (e *exposition) work(w *cost.OwnerWork) {
-	kind, id, team := ownerLabels(w.Owner)
+	kind, id, team := e.ownerLabels(w.Owner)
 	owner := []string{kind, id, team}
 	with := func(more ...string) []string { return append(owner[:3:3], more...) }
 	for i, n := range w.Units {
@@ -75,7 +75,7 @@ func (e *exposition) work(w *cost.OwnerWork) {
 }
 
 func (e *exposition) account(a *cost.Account) {
-	kind, id, team := ownerLabels(a.Owner)
+	kind, id, team := e.ownerLabels(a.Owner)
 	labels := []string{strconv.Itoa(a.GPU), a.UUID, kind, id, team, a.State.String()}
 	e.one(metric.OwnerSeconds, time.Duration(a.Time).Seconds(), labels...)
 	if !a.Priced() {

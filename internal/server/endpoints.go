@@ -18,7 +18,7 @@ func (e *exposition) endpoints(s *collector.Snapshot) {
 			e.one(metric.EndpointApproximate, 1, p.URL, p.Engine, p.Model, metric.Signal(d))
 		}
 		if o, known := s.OwnerOf(p); known && (i == 0 || s.Endpoints[i-1].URL != p.URL) {
-			kind, id, team := ownerLabels(o)
+			kind, id, team := e.ownerLabels(o)
 			e.one(metric.EndpointOwnerInfo, 1, kind, id, team, p.URL)
 		}
 		for _, h := range p.Histograms {

@@ -41,6 +41,8 @@ type exposition struct {
 	scrape  uint64  // counts the page's scrapes
 	key     []byte
 
+	unattributed, others bool // whether a series speaks of these owners, who have no workload
+
 	text bytes.Buffer // the page as text
 	wire wire         // the page as messages
 }
@@ -75,7 +77,7 @@ func (e *exposition) reset() {
 	for i := range e.samples {
 		e.samples[i] = e.samples[i][:0]
 	}
-	e.dcgm = nil
+	e.dcgm, e.unattributed, e.others = nil, false, false
 	e.scrape++
 }
 

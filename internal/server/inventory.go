@@ -102,16 +102,20 @@ func (e *exposition) inventory(s *collector.Snapshot) {
 		return
 	}
 	for _, r := range upTo(i.Runtimes, maxRuntimes, cappedRuntimes) {
-		e.one(metric.RuntimeInfo, 1, r.Owner.Kind, r.Owner.ID, r.Owner.Team, r.Component, r.Version)
+		kind, id, team := e.ownerLabels(r.Owner)
+		e.one(metric.RuntimeInfo, 1, kind, id, team, r.Component, r.Version)
 	}
 	for _, m := range upTo(i.Images, maxImages, cappedImages) {
-		e.one(metric.ImageInfo, 1, m.Owner.Kind, m.Owner.ID, m.Owner.Team, m.Container, m.Name, m.Digest)
+		kind, id, team := e.ownerLabels(m.Owner)
+		e.one(metric.ImageInfo, 1, kind, id, team, m.Container, m.Name, m.Digest)
 	}
 	for _, d := range upTo(i.Datasets, maxDatasets, cappedDatasets) {
-		e.one(metric.DatasetInfo, 1, d.Owner.Kind, d.Owner.ID, d.Owner.Team, d.Kind, d.Source, d.Mount)
+		kind, id, team := e.ownerLabels(d.Owner)
+		e.one(metric.DatasetInfo, 1, kind, id, team, d.Kind, d.Source, d.Mount)
 	}
 	for _, a := range upTo(i.APIs, maxAPIs, cappedAPIs) {
-		e.one(metric.InferenceAPIInfo, 1, a.Owner.Kind, a.Owner.ID, a.Owner.Team,
+		kind, id, team := e.ownerLabels(a.Owner)
+		e.one(metric.InferenceAPIInfo, 1, kind, id, team,
 			strconv.Itoa(a.Port), a.Scope, truth(a.TLS), a.Engine, a.Model, truth(a.Approved))
 	}
 }

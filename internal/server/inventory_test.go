@@ -35,7 +35,7 @@ func TestInventoryIsASeriesForEachThing(t *testing.T) {
 		`vigil_runtime_info{component="vllm",` + owner + `,team="assistants",version="0.11.0"} 1`,
 		`vigil_runtime_info{component="cudnn",` + owner + `,team="assistants",version="unknown"} 1`,
 		`vigil_image_info{container="vllm",digest="sha256:ab12",image="registry.example/vllm:stable",` + owner + `,team="assistants"} 1`,
-		`vigil_dataset_info{kind="lustre",mount="/scratch",owner="",owner_kind="",source="mgs@o2ib:/scratch",team=""} 1`,
+		`vigil_dataset_info{kind="lustre",mount="/scratch",owner="unattributed",owner_kind="unattributed",source="mgs@o2ib:/scratch",team=""} 1`,
 		`vigil_inference_api_info{approved="true",engine="vllm",model="ll\"ama",` + owner + `,port="8000",scope="any",team="assistants",tls="false"} 1`,
 		`vigil_inference_api_info{approved="",engine="",model="",` + owner + `,port="9000",scope="loopback",team="assistants",tls=""} 1`,
 	} {

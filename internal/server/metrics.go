@@ -82,7 +82,7 @@ func (s *Server) fill(e *exposition, now time.Time) {
 		booked = s.cfg.Booked()
 	}
 	e.costs(booked)
-	e.nobody(booked.Accounts)
+	e.nobody()
 	s.bridge.read(e)
 }
 

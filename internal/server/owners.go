@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"gpuvigil/collector"
-	"gpuvigil/internal/cost"
 	"gpuvigil/internal/metric"
 )
 
@@ -76,10 +75,15 @@ func usages(into []usage, s *collector.Snapshot) []usage {
 	return into
 }
 
-// ownerLabels are the owner's labels. An empty label would be none.
-func ownerLabels(o collector.Owner) (kind, id, team string) {
-	if o.Kind == "" {
+// ownerLabels are the owner's labels, of every row that has them. An empty label would
+// be none. That the page speaks of an owner who is none is noted for nobody.
+func (e *exposition) ownerLabels(o collector.Owner) (kind, id, team string) {
+	switch o.Kind {
+	case "":
+		e.unattributed = true
 		return metric.Unattributed, metric.Unattributed, o.Team
+	case metric.OtherOwners:
+		e.others = true
 	}
 	return o.Kind, o.ID, o.Team
 }
@@ -110,11 +114,12 @@ func (e *exposition) owners(index, uuid string) {
 			continue
 		}
 		for _, u := range by {
-			kind, id, team := ownerLabels(u.owner)
+			kind, id, team := e.ownerLabels(u.owner)
 			e.one(metric.OwnerShare, u.of[i]/all[i], index, uuid, of, kind, id, team)
 		}
 		if rest[i] > 0 {
-			e.one(metric.OwnerShare, rest[i]/all[i], index, uuid, of, metric.OtherOwners, metric.OtherOwners, "")
+			kind, id, team := e.ownerLabels(collector.Owner{Kind: metric.OtherOwners, ID: metric.OtherOwners})
+			e.one(metric.OwnerShare, rest[i]/all[i], index, uuid, of, kind, id, team)
 		}
 	}
 }
@@ -131,28 +136,19 @@ func (e *exposition) allocations(index, uuid, mig string, given []collector.Allo
 		if slices.ContainsFunc(given[:i], same) {
 			continue // two shares that differ only in their number
 		}
-		kind, id, team := ownerLabels(a.Owner)
+		kind, id, team := e.ownerLabels(a.Owner)
 		e.one(metric.AllocationInfo, 1, index, uuid, mig, kind, id, team, a.Container, a.Resource, a.Source)
 	}
 }
 
 // nobody has the descriptions of the owners that are none, of what nobody owns and of
-// what those have who are too many, while there is some: a join with the descriptions
-// must not lose it.
-func (e *exposition) nobody(booked []cost.Account) {
-	var unattributed, other bool
-	for _, u := range e.usages {
-		unattributed = unattributed || slices.ContainsFunc(u.by, func(u used) bool { return u.owner == collector.Owner{} })
-		other = other || len(u.by) > maxOwners
-	}
-	for i := range booked {
-		unattributed = unattributed || booked[i].Owner == collector.Owner{}
-		other = other || booked[i].Owner.Kind == metric.OtherOwners
-	}
-	if unattributed {
+// what those have who are too many, while a series speaks of them: a join with the
+// descriptions must not lose it. It comes after all of these series.
+func (e *exposition) nobody() {
+	if e.unattributed {
 		e.one(metric.OwnerInfo, 1, metric.Unattributed, metric.Unattributed, "", "", "", "", "false")
 	}
-	if other {
+	if e.others {
 		e.one(metric.OwnerInfo, 1, metric.OtherOwners, metric.OtherOwners, "", "", "", "", "false")
 	}
 }

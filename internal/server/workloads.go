@@ -36,7 +36,7 @@ func (e *exposition) workloads(s *collector.Snapshot) {
 	}
 	for i := range list {
 		w := &list[i]
-		kind, id, team := ownerLabels(w.Owner)
+		kind, id, team := e.ownerLabels(w.Owner)
 		t := e.entity(metric.Workload, kind, id, team)
 		if t == nil {
 			continue
