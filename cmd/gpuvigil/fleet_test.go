@@ -163,7 +163,7 @@ func apiServer(t *testing.T) (kubeconfig string) {
 func TestFleetAsksKubernetes(t *testing.T) {
 	configuration := "fleet: {kubernetes: {enabled: true, pool_labels: [pool], kubeconfig: " + apiServer(t) + "}}\nowners: {mapping: [{label: {app: chat}, team: nlp}]}\n"
 	page, _ := fleetPage(t, configuration, `vigil_scheduler_up{scheduler="kubernetes"} 1`)
-	for _, want := range []string{`vigil_pool_free_gpus{scheduler="kubernetes",pool="h100",cause="fragmented"} 2`, `vigil_waiting_gpus{scheduler="kubernetes",queue="ml",account="ml",team="nlp",reason="fragmented"} 4`,
+	for _, want := range []string{`vigil_pool_free_gpus{scheduler="kubernetes",pool="h100",cause="fragmented"} 2`, `vigil_waiting_gpus{scheduler="kubernetes",queue="ml",account="ml",team="nlp",reason="no_free_gpu"} 4`,
 		`vigil_config_last_reload_successful 1`} {
 		if !strings.Contains(page, want+"\n") {
 			t.Errorf("the page does not say %s:\n%s", want, page)
