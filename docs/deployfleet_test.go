@@ -110,7 +110,8 @@ func TestAgentMayReadWhatItReads(t *testing.T) {
 	bound(t, path, all, manifest(t)["ServiceAccount"].Metadata.Name)
 }
 
-// The examples that scale on waiting requests are YAML, and ask for what there is.
+// The examples are YAML, and ask for what there is: for running requests beside waiting ones,
+// so that replicas that are just full are not taken away, and not of servers that are stale.
 func TestAutoscalingExamples(t *testing.T) {
 	names := regexp.MustCompile(`\bvigil_\w+`)
 	files, err := filepath.Glob("../deploy/kubernetes/autoscaling/*.yml")
@@ -132,8 +133,10 @@ func TestAutoscalingExamples(t *testing.T) {
 			t.Errorf("%s has no document", path)
 		}
 		asked := names.FindAllString(text, -1)
-		if !slices.Contains(asked, metric.RequestsWaiting.Name) {
-			t.Errorf("%s does not scale on %s", path, metric.RequestsWaiting)
+		for _, d := range []*metric.Def{metric.RequestsRunning, metric.RequestsWaiting, metric.EndpointStale} {
+			if !slices.Contains(asked, d.Name) {
+				t.Errorf("%s does not scale on %s", path, d)
+			}
 		}
 		for _, name := range asked {
 			if _, err := metric.ByName(name); err != nil {

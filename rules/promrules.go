@@ -108,6 +108,14 @@ func agentAlerts(o Options) []promCase {
 			labels: map[string]string{"severity": "ticket", "source": "nvml", "instance": "n1:9400"},
 		},
 		{
+			rule: o.metaAlert("VigilSchedulerSilent", fmt.Sprintf("%s == 0", metric.SchedulerUp), 15*time.Minute, Ticket,
+				"{{ $labels.scheduler }} does not answer gpuvigil on {{ $labels.instance }}",
+				"Who waits for GPUs and what is free is not known, or is what was last known.",
+				"Look in the log of `gpuvigil fleet` for the last error; check its token or account, and the network to the scheduler."),
+			firing: []series{{scraped(metric.SchedulerUp.Series("slurm")), 0, 0, 30}}, silent: []series{{scraped(metric.SchedulerUp.Series("slurm")), 1, 0, 30}}, at: 20 * time.Minute,
+			labels: map[string]string{"severity": "ticket", "scheduler": "slurm", "instance": "n1:9400"},
+		},
+		{
 			rule: o.metaAlert("VigilConfigReloadFailed", fmt.Sprintf("%s == 0", metric.ConfigReloadSuccess), 5*time.Minute, Ticket,
 				"gpuvigil on {{ $labels.instance }} runs with an old configuration", "The last reload of its configuration failed; the one before stays in force.",
 				"Run `gpuvigil check` on the configuration file, mend it, and reload."),

@@ -73,6 +73,10 @@ func (a *answer) gpuPage() *collector.Page {
 	return (&collector.Snapshot{Pages: a.snapshot.Pages}).GPUPage()
 }
 
+// seesProcesses reports whether it is known who uses a GPU: other exporters' pages say who
+// was given it, and tell no processes.
+func (a *answer) seesProcesses() bool { return a.gpuPage() == nil }
+
 // gpuSource is the source that tells of GPUs, or nil if none is asked.
 func (a *answer) gpuSource() *server.Source {
 	for i, s := range a.snapshot.Sources {

@@ -122,7 +122,7 @@ func TestFleetThatCannotAsk(t *testing.T) {
 		}
 	}
 	f("", "fleet.slurm.squeue")
-	f("fleet: {slurm: {slurmrestd_url: 'http://127.0.0.1:1/', token_file: /absent}}", "fleet.slurm.token_file")
+	f("fleet: {slurm: {slurmrestd_url: 'http://127.0.0.1:1/slurm/v0.0.40', token_file: /absent}}", "fleet.slurm.token_file")
 	f("fleet: {kubernetes: {enabled: true}}", "service account")
 	f("fleet: {kubernetes: {enabled: true, kubeconfig: /absent}}", "/absent")
 	if code, _, errs := gpuvigil(t, "fleet"); code == 0 || !strings.Contains(errs, "config.file") {
@@ -163,7 +163,7 @@ func apiServer(t *testing.T) (kubeconfig string) {
 func TestFleetAsksKubernetes(t *testing.T) {
 	configuration := "fleet: {kubernetes: {enabled: true, pool_labels: [pool], kubeconfig: " + apiServer(t) + "}}\nowners: {mapping: [{label: {app: chat}, team: nlp}]}\n"
 	page, _ := fleetPage(t, configuration, `vigil_scheduler_up{scheduler="kubernetes"} 1`)
-	for _, want := range []string{`vigil_pool_free_gpus{scheduler="kubernetes",pool="h100",cause="fragmented"} 2`, `vigil_waiting_gpus{scheduler="kubernetes",queue="ml",account="ml",team="nlp",reason="fragmented"} 4`,
+	for _, want := range []string{`vigil_pool_free_gpus{scheduler="kubernetes",pool="h100",cause="fragmented"} 2`, `vigil_waiting_gpus{scheduler="kubernetes",queue="ml",account="ml",team="nlp",reason="no_free_gpu"} 4`,
 		`vigil_config_last_reload_successful 1`} {
 		if !strings.Contains(page, want+"\n") {
 			t.Errorf("the page does not say %s:\n%s", want, page)

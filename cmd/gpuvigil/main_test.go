@@ -231,6 +231,21 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
+// Another exporter's page says who was given a GPU and not who uses it: nobody is blamed for
+// a GPU that is busy.
+func TestUseIsUnknownOfAnotherExportersPage(t *testing.T) {
+	pod := collector.Owner{Kind: "pod", ID: "nlp-x/train-0"}
+	g := server.GPU{Present: true, Owners: []collector.Owner{pod}, Given: []server.Allocation{{Owner: pod, Source: "dcgm-exporter"}}}
+	a := &answer{snapshot: &server.Snapshot{Pages: []collector.Page{{Exporter: "dcgm-exporter", GPUs: true}}}}
+	if got, want := gpuOwner(g, a.seesProcesses()), "given to pod:nlp-x/train-0, use unknown"; got != want {
+		t.Errorf("status says %q, want %q", got, want)
+	}
+	facts := strings.Join(a.gpuFacts(&g), "\n")
+	if strings.Contains(facts, "not used") || !strings.Contains(facts, "use unknown") || !strings.Contains(facts, "given to pod:nlp-x/train-0 (says dcgm-exporter)") {
+		t.Errorf("why does not say that the use is unknown and who says whose it is:\n%s", facts)
+	}
+}
+
 // TestManyOwnersFitALine is a GPU that is cut into shares, read by a tired person.
 func TestManyOwnersFitALine(t *testing.T) {
 	pod := func(n int) collector.Owner { return collector.Owner{Kind: "pod", ID: fmt.Sprintf("ns/p%d", n)} }
@@ -254,7 +269,7 @@ func TestManyOwnersFitALine(t *testing.T) {
 		"given to and not used by pod:ns/p0":                                              gpu(0, 1),
 		"pod:ns/p0, given to and not used by pod:ns/p1, pod:ns/p2, pod:ns/p3 and 29 more": gpu(1, 32),
 	} {
-		if got := gpuOwner(g); got != want {
+		if got := gpuOwner(g, true); got != want {
 			t.Errorf("of %d owners and %d allocations it says %q, want %q", len(g.Owners), len(g.Given), got, want)
 		}
 	}

@@ -130,7 +130,7 @@ func (a *answer) printStatus(out io.Writer, missing string) error {
 	for _, g := range a.snapshot.GPUs {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Index, printable(g.Model),
 			reading(g.Readings, metric.Utilization, "%.0f %%", 100), memoryShare(g), reading(g.Readings, metric.PowerDraw, "%.0f W", 1),
-			reading(g.Readings, metric.Temperature, "%.0f °C", 1), printable(gpuOwner(g)), a.gpuState(g))
+			reading(g.Readings, metric.Temperature, "%.0f °C", 1), printable(gpuOwner(g, a.seesProcesses())), a.gpuState(g))
 	}
 	fmt.Fprintf(w, "\nsource\tsees\tlast sample\n")
 	for _, s := range a.snapshot.Sources {

@@ -150,12 +150,16 @@ func (a *answer) gpuFacts(g *server.GPU) []string {
 	if using != nil {
 		facts = append(facts, "used by "+printable(some(using)))
 	}
-	if unused != nil {
+	switch {
+	case unused == nil:
+	case !a.seesProcesses() && len(g.Users) == 0:
+		facts = append(facts, "use unknown: "+a.gpuPage().Exporter+" does not tell the processes of "+printable(some(unused)))
+	default:
 		facts = append(facts, "not used by "+printable(some(unused)))
 	}
 	var given, processes []string
 	for _, to := range g.Given {
-		given = append(given, "given to "+printable(withTeam(to.Owner)+" ("+to.Resource+", says "+to.Source+")"))
+		given = append(given, "given to "+printable(withTeam(to.Owner)+" ("+strings.Join(append(nonEmpty(to.Resource), "says "+to.Source), ", ")+")"))
 	}
 	for _, p := range a.snapshot.Processes {
 		if p.UUID == g.UUID {

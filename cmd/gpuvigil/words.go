@@ -79,11 +79,15 @@ func gpuState(g server.GPU) string {
 	return "ok"
 }
 
-// gpuOwner says in a line whose the GPU is: who uses it, and who only was given it.
-func gpuOwner(g server.GPU) string {
+// gpuOwner says in a line whose the GPU is: who uses it, and who only was given it. Who
+// uses one is known only if its processes are seen.
+func gpuOwner(g server.GPU, processes bool) string {
 	using, unused := holders(g)
-	if unused == nil {
+	switch {
+	case unused == nil:
 		return some(using)
+	case !processes && len(g.Users) == 0:
+		return "given to " + some(unused) + ", use unknown"
 	}
 	return strings.Join(append(nonEmpty(some(using)), "given to and not used by "+some(unused)), ", ")
 }

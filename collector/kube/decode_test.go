@@ -133,6 +133,22 @@ func TestOtherObjects(t *testing.T) {
 		Metrics: []Metric{{"prometheus", false}, {"cpu", true}}, Min: 2, Max: 100, Current: Unknown, Desired: Unknown, Paused: true, Unreadable: true, Makes: "keda-hpa-x"})
 }
 
+// KEDA is paused by an annotation, whether or not its status tells of it.
+func TestPausedByAnnotation(t *testing.T) {
+	for annotations, want := range map[string]bool{
+		``:                                      false,
+		`"autoscaling.keda.sh/paused": "false"`: false,
+		`"autoscaling.keda.sh/paused": "true"`:  true,
+		`"autoscaling.keda.sh/paused-replicas": "0"`:           true,
+		`"autoscaling.keda.sh/transfer-hpa-ownership": "true"`: false,
+	} {
+		a, err := DecodeScaledObject([]byte(`{"metadata": {"uid": "u", "name": "x", "annotations": {` + annotations + `}}, "spec": {"scaleTargetRef": {"name": "chat"}}}`))
+		if err != nil || a.Paused != want {
+			t.Errorf("with the annotations %s paused is %v, error %v, want %v", annotations, a.Paused, err, want)
+		}
+	}
+}
+
 // Claims and slices look different in each version of the API.
 func TestDynamicResources(t *testing.T) {
 	for version, spec := range map[string]string{

@@ -33,6 +33,7 @@ type Health struct {
 	Synced       time.Time // when what is kept was last known to be what the server has; zero: never
 	Objects      int
 	Good, Failed uint64 // lists and watches since the start
+	Absent       uint64 // those that were answered with that the cluster does not have the kind
 	Bytes        uint64 // of lists
 	Skipped      uint64 // objects that could not be read or were too large or too many
 }
@@ -229,7 +230,11 @@ func (m *Mirror[T]) settle(err error, last time.Duration) time.Duration {
 	if err == nil {
 		return wait
 	}
-	m.health.Failed++
+	if errors.Is(err, ErrMissing) {
+		m.health.Absent++
+	} else {
+		m.health.Failed++
+	}
 	switch {
 	case errors.Is(err, ErrGone): // it happens to every watch that was away for long
 	case errors.Is(err, ErrMissing):

@@ -131,6 +131,9 @@ func TestWhatIsMissingOrForbiddenIsSaidOnce(t *testing.T) {
 		if n := strings.Count(log.String(), "msg="); n != 1 {
 			t.Errorf("%d: %d lines in the log, want 1:\n%s", code, n, log.String())
 		}
+		if h := m.Health(); (h.Absent > 0) != (want == Missing) || (h.Failed > 0) != (want != Missing) {
+			t.Errorf("%d: %d calls count as absent and %d as failed, though what is missing is no failure", code, h.Absent, h.Failed)
+		}
 		if m.All() != nil {
 			t.Errorf("%d: something is known all the same", code)
 		}

@@ -95,6 +95,13 @@ func resourceMetric(s string) Metric {
 	return Metric{Name: name(s), Resource: s == "cpu" || s == "memory"}
 }
 
+// kedaPaused and kedaPausedAt are the annotations that keep KEDA from scaling, the latter
+// with a number of replicas.
+const (
+	kedaPaused   = "autoscaling.keda.sh/paused"
+	kedaPausedAt = "autoscaling.keda.sh/paused-replicas"
+)
+
 // DecodeScaledObject reads a ScaledObject of KEDA's.
 func DecodeScaledObject(raw json.RawMessage) (Autoscaler, error) {
 	var o struct {
@@ -131,6 +138,8 @@ func DecodeScaledObject(raw json.RawMessage) (Autoscaler, error) {
 			a.Paused = true
 		}
 	}
+	// KEDA obeys the annotations before its status tells of it, and older ones never tell.
+	a.Paused = a.Paused || strings.EqualFold(o.Metadata.Annotations[kedaPaused], "true") || o.Metadata.Annotations[kedaPausedAt] != ""
 	for _, h := range o.Status.Health {
 		a.Unreadable = a.Unreadable || h.Status == "Failing"
 	}

@@ -155,6 +155,40 @@ echo 'nonsense'
 	}
 }
 
+// What cannot be read at all is no answer: the nodes are not gone, and the last good answer
+// stands.
+func TestGarbageIsNoAnswer(t *testing.T) {
+	good := `echo 'n1|#gpu*|#mixed|#gpu:8|#gpu:2(IDX:0-1)|#'`
+	sinfo := script(t, good)
+	c := NewClient(Config{Squeue: script(t, "true"), Sinfo: sinfo, Interval: time.Minute, Timeout: slow, Log: slog.New(slog.DiscardHandler)})
+	if !c.poll(t.Context()) {
+		t.Fatal("the good answer is not taken")
+	}
+	if err := os.WriteFile(sinfo, []byte("#!/bin/sh\necho garbage; echo line2"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if c.poll(t.Context()) || c.Health().Up || c.Health().Failed != 1 {
+		t.Errorf("garbage of sinfo counts as an answer: %+v", c.Health())
+	}
+	if a := c.Latest(); a == nil || len(a.Nodes) != 1 {
+		t.Errorf("after garbage of sinfo the last good answer is gone: %+v", a)
+	}
+	for name, bodies := range map[string][2]string{"jobs": {`{"jobs": [5, {}]}`, `{"nodes": []}`}, "nodes": {`{"jobs": []}`, `{"nodes": [{}]}`}} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/jobs") {
+				w.Write([]byte(bodies[0]))
+			} else {
+				w.Write([]byte(bodies[1]))
+			}
+		}))
+		_, _, err := newREST(Config{URL: server.URL}).ask(t.Context())
+		server.Close()
+		if err == nil || !strings.Contains(err.Error(), "none of its") {
+			t.Errorf("slurmrestd's %s cannot be read and count as an answer, error %v", name, err)
+		}
+	}
+}
+
 func TestOutputIsBounded(t *testing.T) {
 	b := &bounded{max: 10}
 	if n, err := b.Write(bytes.Repeat([]byte("x"), 11)); n != 10 || !errors.Is(err, errTooMuch) || b.buf.Len() != 10 {

@@ -31,7 +31,7 @@ func (c commands) ask(ctx context.Context) (*Answer, int, error) {
 	var bad int
 	a.Jobs, bad = ParseQueue(out, Delimiter, jobColumns, true)
 	if bad > 0 && len(a.Jobs) == 0 {
-		return nil, 0, fmt.Errorf("read the output of %s: none of its %d rows is as asked for: it must know suffixes of fields in --Format, or use slurmrestd", c.cfg.Squeue, bad)
+		return nil, 0, nothingRead(c.cfg.Squeue, bad)
 	}
 	if c.cfg.Sinfo == "" {
 		return a, bad, nil
@@ -40,8 +40,16 @@ func (c commands) ask(ctx context.Context) (*Answer, int, error) {
 		return nil, 0, err
 	}
 	nodes, worse := ParseNodes(out, Delimiter, nodeColumns)
+	if worse > 0 && len(nodes) == 0 {
+		return nil, 0, nothingRead(c.cfg.Sinfo, worse)
+	}
 	a.Nodes = nodes
 	return a, bad + worse, nil
+}
+
+// nothingRead is the error of output that cannot be what was asked for.
+func nothingRead(path string, rows int) error {
+	return fmt.Errorf("read the output of %s: none of its %d rows is as asked for: it must know suffixes of fields in --Format, or use slurmrestd", path, rows)
 }
 
 // format asks for each column in full: without the delimiter Slurm cuts it at 20

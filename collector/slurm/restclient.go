@@ -54,11 +54,17 @@ func (r *rest) ask(ctx context.Context) (*Answer, int, error) {
 	if a.Jobs, bad, err = ParseRESTJobs(body); err != nil {
 		return nil, 0, err
 	}
+	if bad > 0 && len(a.Jobs) == 0 {
+		return nil, 0, fmt.Errorf("read slurmrestd's jobs: none of its %d entries can be read: is the version in fleet.slurm.slurmrestd_url one that it has?", bad)
+	}
 	if body, err = r.get(ctx, "nodes"); err != nil {
 		return nil, 0, err
 	}
 	if a.Nodes, worse, err = ParseRESTNodes(body); err != nil {
 		return nil, 0, err
+	}
+	if worse > 0 && len(a.Nodes) == 0 {
+		return nil, 0, fmt.Errorf("read slurmrestd's nodes: none of its %d entries can be read: is the version in fleet.slurm.slurmrestd_url one that it has?", worse)
 	}
 	return a, bad + worse, nil
 }

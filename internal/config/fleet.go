@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -51,6 +52,9 @@ func defaultFleet() Fleet {
 	}
 }
 
+// slurmVersion ends the path of slurmrestd's URL.
+var slurmVersion = regexp.MustCompile(`/v\d+\.\d+\.\d+/?$`)
+
 // Given reports whether there is a Slurm to ask.
 func (s *FleetSlurm) Given() bool { return s.URL != "" || s.Squeue != "" }
 
@@ -60,6 +64,9 @@ func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	const key = "fleet.slurm"
 	checkURL(s.URL, key+".slurmrestd_url", false, fail)
 	checkTarget(s.URL, key+".slurmrestd_url", fail)
+	if u, err := url.Parse(s.URL); s.URL != "" && err == nil && !slurmVersion.MatchString(u.Path) {
+		fail(key+".slurmrestd_url", "found no version at its end, allowed: with one that your slurmrestd has, as in http://slurm:6820/slurm/v0.0.40")
+	}
 	checkSecretFile(s.UserFile, key+".user_file", fail)
 	checkSecretFile(s.TokenFile, key+".token_file", fail)
 	if s.URL != "" && (s.Squeue != "" || s.Sinfo != "") {

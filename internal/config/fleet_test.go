@@ -16,16 +16,18 @@ func TestFleet(t *testing.T) {
 		t.Errorf("commands: %+v, error %v", c, err)
 	}
 	for text, want := range map[string]string{
-		"{slurmrestd_url: 'http://a/', squeue: /s}":   "one way to ask",
-		"{slurmrestd_url: 'ftp://a/'}":                "http://",
-		"{slurmrestd_url: 'http://me:hunter2@a/'}":    "user or password",
-		"{slurmrestd_url: 'http://169.254.169.254/'}": "link-local",
-		"{squeue: squeue}":                            "begins with /",
-		"{squeue: /s, token_file: /t}":                "only slurmrestd",
-		"{sinfo: /s}":                                 "with squeue",
-		"{interval: 10s}":                             "1m or more",
-		"{timeout: 2m}":                               "fleet.slurm.interval",
-		"{squeu: /s}":                                 "unknown key, allowed: interval, job_names",
+		"{slurmrestd_url: 'http://a/', squeue: /s}":                  "one way to ask",
+		"{slurmrestd_url: 'http://a:6820'}":                          "found no version at its end",
+		"{slurmrestd_url: 'http://a:6820/slurm/'}":                   "found no version at its end",
+		"{slurmrestd_url: 'ftp://a/'}":                               "http://",
+		"{slurmrestd_url: 'http://me:hunter2@a/'}":                   "user or password",
+		"{slurmrestd_url: 'http://169.254.169.254/'}":                "link-local",
+		"{squeue: squeue}":                                           "begins with /",
+		"{squeue: /s, token_file: /t}":                               "only slurmrestd",
+		"{sinfo: /s}":                                                "with squeue",
+		"{interval: 10s}":                                            "1m or more",
+		"{timeout: 2m}":                                              "fleet.slurm.interval",
+		"{squeu: /s}":                                                "unknown key, allowed: interval, job_names",
 		"{slurmrestd_url: 'http://a/', token_file: 'Bearer abcdef'}": "the secret itself",
 	} {
 		_, err := Parse("c.yml", []byte("fleet: {slurm: "+text+"}"))

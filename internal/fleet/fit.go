@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,16 +12,17 @@ import (
 )
 
 // obstacle is what keeps a pod from a node. They are in the order in which they are
-// looked at: the larger, the closer the pod comes.
+// looked at: the larger, the closer the pod comes. Another device than the pod wants comes
+// first, for nobody can mend that.
 type obstacle int
 
 const (
-	notReady obstacle = iota
+	wrongModel obstacle = iota
+	wrongProfile
+	otherLabel
+	notReady
 	cordoned
 	tainted
-	otherLabel
-	wrongModel
-	wrongProfile
 	noneFree
 	fragmented
 	noCPU
@@ -30,7 +32,7 @@ const (
 	fits
 )
 
-var obstacleNames = [...]string{"not_ready", "cordoned", "tainted", "selector", "wrong_model", "wrong_mig_profile", "no_free_gpu",
+var obstacleNames = [...]string{"wrong_model", "wrong_mig_profile", "selector", "not_ready", "cordoned", "tainted", "no_free_gpu",
 	"fragmented", "cpu", "memory", "pods", "topology", "fits"}
 
 func (o obstacle) String() string { return obstacleNames[o] }
@@ -102,11 +104,12 @@ func placed(p *kube.Pod) bool {
 	return false
 }
 
-// reason is why a pod waits: what keeps it from the node where it comes closest.
+// reason is why a pod waits: what keeps it from the free devices of the node where it
+// comes closest.
 func (o *objects) reason(p *kube.Pod, places []*place) string {
 	w := o.wants[p]
 	if w == nil {
-		return "not_tried" // there are too many that want something else
+		return notTried // there are too many that want something else
 	}
 	if w.why == "" {
 		w.why = closest(w, places).String()
@@ -114,17 +117,55 @@ func (o *objects) reason(p *kube.Pod, places []*place) string {
 	return w.why
 }
 
+// notTried is the reason of what cannot be tried on nodes.
+const notTried = "not_tried"
+
+// closest looks only at nodes whose free devices would be enough: a full node comes
+// close, but says nothing of why those that are free are of no use.
 func closest(w *want, places []*place) obstacle {
 	best, found := noneFree, false
+	var open []*place // to the pod, with some free and too few
 	for _, at := range places {
-		if sum(at.have) == 0 {
-			continue
-		}
-		if ob := at.obstacle(w); !found || ob > best {
+		ob := at.obstacle(w)
+		switch {
+		case ob == fragmented:
+			open = append(open, at)
+		case at.enough(w) && (!found || ob > best):
 			best, found = ob, true
 		}
 	}
+	if len(open) > 0 && best <= fragmented && enoughTogether(open, w.asks) {
+		return fragmented
+	}
 	return best
+}
+
+// enough reports whether the node has free what the pod asks for. Of a node with other
+// devices as many would be, if they were the right ones.
+func (p *place) enough(w *want) bool {
+	free := 0
+	for resource := range p.have {
+		free += p.free(resource)
+	}
+	for resource, count := range w.asks {
+		if p.have[resource] > 0 && p.free(resource) < count {
+			return false
+		}
+	}
+	return free >= sum(w.asks)
+}
+
+// enoughTogether reports whether what is free on all of the nodes is what is asked for.
+func enoughTogether(places []*place, asks map[string]int) bool {
+	for resource, count := range asks {
+		for _, at := range places {
+			count -= at.free(resource)
+		}
+		if count > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // cause is why free devices of a resource are not used: what keeps the pod away that
@@ -138,10 +179,10 @@ func (p *place) cause(resource string, wanted []*want) string {
 	case len(wanted) == 0:
 		return "no_demand"
 	}
-	best := notReady
+	best := wrongModel
 	for _, w := range wanted {
 		ob := p.obstacle(w)
-		if w.asks[resource] == 0 && ob >= noneFree {
+		if w.asks[resource] == 0 && ob > otherLabel {
 			ob = wrongModel // it wants another kind of device, of which this node may have, too
 			if isMIG(resource) || slices.ContainsFunc(keysOf(w.asks), isMIG) {
 				ob = wrongProfile
@@ -165,6 +206,12 @@ func keysOf(m map[string]int) []string {
 
 // obstacle is what keeps the pod from the node.
 func (p *place) obstacle(w *want) obstacle {
+	if other := p.otherDevices(w.asks); other < fits {
+		return other
+	}
+	if key, ok := mismatch(w.pod, p.node); !ok {
+		return labelObstacle(key)
+	}
 	n := p.node
 	switch {
 	case n.Ready != "True":
@@ -174,10 +221,22 @@ func (p *place) obstacle(w *want) obstacle {
 	case slices.ContainsFunc(n.Taints, func(t kube.Taint) bool { return keepsAway(t) && !tolerated(t, w.pod.Tolerates) }):
 		return tainted
 	}
-	if key, ok := mismatch(w.pod, n); !ok {
-		return labelObstacle(key)
-	}
 	return p.room(w)
+}
+
+// otherDevices is whether the node has none of something that is asked for.
+func (p *place) otherDevices(asks map[string]int) obstacle {
+	short := fits
+	for resource := range asks {
+		switch {
+		case p.have[resource] > 0:
+		case isMIG(resource) || slices.ContainsFunc(keysOf(p.have), isMIG):
+			short = min(short, wrongProfile)
+		default:
+			short = min(short, wrongModel)
+		}
+	}
+	return short
 }
 
 // room is what the node has too little of.
@@ -185,10 +244,6 @@ func (p *place) room(w *want) obstacle {
 	short := fits
 	for resource, count := range w.asks {
 		switch free := p.free(resource); {
-		case p.have[resource] == 0 && (isMIG(resource) || slices.ContainsFunc(keysOf(p.have), isMIG)):
-			short = min(short, wrongProfile)
-		case p.have[resource] == 0:
-			short = min(short, wrongModel)
 		case free == 0:
 			short = min(short, noneFree)
 		case free < count:
@@ -235,8 +290,8 @@ func labelObstacle(key string) obstacle {
 
 // mismatch returns the first label of the node that is not what the pod wants.
 func mismatch(p *kube.Pod, n *kube.Node) (key string, ok bool) {
-	for k, v := range p.Selector {
-		if have, given := n.Labels[k]; !given || have != v {
+	for _, k := range slices.Sorted(maps.Keys(p.Selector)) { // in order, so that it is the same each time
+		if have, given := n.Labels[k]; !given || have != p.Selector[k] {
 			return k, false
 		}
 	}

@@ -26,6 +26,7 @@ type Health struct {
 	Up           bool
 	Last         time.Time // of the last answer; zero: there was none
 	Good, Failed uint64    // tries since the start
+	Absent       uint64    // those for kinds that the cluster does not have, neither good nor failed
 	Unreadable   uint64    // rows that could not be read since the start
 }
 

@@ -154,6 +154,7 @@ func (k *Kubernetes) health() Health {
 		one := r.Health()
 		h.Good += one.Good
 		h.Failed += one.Failed
+		h.Absent += one.Absent
 		h.Unreadable += one.Skipped
 	}
 	pods, nodes := k.pods.Health(), k.nodes.Health()

@@ -174,19 +174,77 @@ func TestFreeAndUnusable(t *testing.T) {
 	eight := waiting("w", tolerant, `"nvidia.com/gpu": "8", "cpu": "8"`)
 	f("nobody waits", plain, "4 8", "", "no_demand", "", 4)
 	f("it is about to start", plain, "", eight, "fits", "fits", 8)
-	f("too few on one node", plain, "1 1", eight, "fragmented", "fragmented", 7)
+	f("too few on one node", plain, "1 1", eight, "fragmented", "no_free_gpu", 7) // nobody who moves makes it enough
 	f("none is free", plain, "8 8", eight, "", "no_free_gpu", 0)
 	f("the CPUs are used up", plain, "2 60", waiting("w", tolerant, `"nvidia.com/gpu": "1", "cpu": "8"`), "cpu", "cpu", 6)
 	f("the memory is too small", plain, "", waiting("w", tolerant, `"nvidia.com/gpu": "1", "memory": "1Ti"`), "memory", "memory", 8)
 	f("a taint", nodeJSON("n1", "", `"taints": [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}]`, `"nvidia.com/gpu": "8"`), "", eight, "tainted", "tainted", 8)
 	f("a taint that is tolerated", nodeJSON("n1", "", `"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]`, `"nvidia.com/gpu": "8"`), "", eight, "fits", "fits", 8)
-	f("cordoned", nodeJSON("n1", "", `"unschedulable": true`, `"nvidia.com/gpu": "8"`), "2 2", eight, "cordoned", "cordoned", 6)
+	f("cordoned", nodeJSON("n1", "", `"unschedulable": true`, `"nvidia.com/gpu": "8"`), "2 2", eight, "cordoned", "no_free_gpu", 6) // uncordoned it would be too few
 	f("not ready", strings.Replace(plain, `"status": "True"`, `"status": "Unknown"`, 1), "", eight, "not_ready", "not_ready", 8)
 	f("another model", plain, "", waiting("w", `"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}`, `"nvidia.com/gpu": "1"`), "wrong_model", "wrong_model", 8)
 	f("another zone", plain, "", waiting("w", `"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["b"]}]}]}}}`, `"nvidia.com/gpu": "1"`), "selector", "selector", 8)
 	f("another MIG profile", nodeJSON("n1", "", "", `"nvidia.com/mig-1g.10gb": "7"`), "", waiting("w", tolerant, `"nvidia.com/mig-3g.40gb": "1"`), "wrong_mig_profile", "", 7)
+	f("another model behind a taint", nodeJSON("n1", "", `"taints": [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}]`, `"nvidia.com/gpu": "8"`), "", waiting("w", `"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}`, `"nvidia.com/gpu": "1"`), "wrong_model", "wrong_model", 8)
 	f("beside whom", plain, "", strings.Replace(waiting("w", tolerant, `"nvidia.com/gpu": "1"`), "9 Insufficient", "8 node(s) didn't match pod topology spread constraints, 1 Insufficient", 1), "topology", "topology", 8)
-	f("two kinds at once", nodeJSON("n1", "", "", `"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "0"`), "", waiting("w", tolerant, `"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "1"`), "wrong_mig_profile", "wrong_mig_profile", 1)
+	f("two kinds at once", nodeJSON("n1", "", "", `"nvidia.com/gpu": "2", "nvidia.com/mig-1g.10gb": "0"`), "", waiting("w", tolerant, `"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "1"`), "wrong_mig_profile", "wrong_mig_profile", 2)
+}
+
+// GPUs are free on the other nodes and a pod waits all the same: it says why they are of no
+// use to it, whatever full nodes there are that would be right for it.
+func TestWaitsThoughGPUsAreFree(t *testing.T) {
+	const whole = `"nvidia.com/gpu": "8"`
+	const taint = `"taints": [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}]`
+	model := func(node, model string) string { return strings.Replace(node, "NVIDIA-H100-80GB-HBM3", model, 1) }
+	ready := func(node, status string) string {
+		return strings.Replace(node, `"status": "True"`, `"status": "`+status+`"`, 1)
+	}
+	plain := nodeJSON("n1", "", "", whole)
+	two := waiting("w", tolerant, `"nvidia.com/gpu": "2", "cpu": "8", "memory": "64Gi"`)
+	selects := func(label string) string {
+		return waiting("w", tolerant+`, "nodeSelector": {`+label+`}`, `"nvidia.com/gpu": "2"`)
+	}
+	f := func(what, reason, pod, nodes string, pods ...string) {
+		t.Helper()
+		for _, full := range []bool{false, true} {
+			o := &objects{now: now, owners: teams(t), pods: []*kube.Pod{decoded(t, kube.DecodePod, pod)}}
+			for _, n := range strings.Split(nodes, "\n\n") {
+				o.nodes = append(o.nodes, decoded(t, kube.DecodeNode, n))
+			}
+			for _, p := range pods {
+				o.pods = append(o.pods, decoded(t, kube.DecodePod, p))
+			}
+			if full {
+				o.nodes = append(o.nodes, decoded(t, kube.DecodeNode, nodeJSON("full", "", "", whole)))
+				o.pods = append(o.pods, decoded(t, kube.DecodePod, podOn("all", "full", `"nvidia.com/gpu": "8",`, "1")))
+			}
+			for _, w := range o.cluster().Work {
+				if w.State == "waiting" && w.Reason != reason {
+					t.Errorf("%s, full node beside it: %v: the pod waits because of %s, want %s", what, full, w.Reason, reason)
+				}
+			}
+		}
+	}
+	f("a taint", "tainted", two, nodeJSON("n1", "", taint, whole))
+	f("cordoned", "cordoned", two, nodeJSON("n1", "", `"unschedulable": true`, whole))
+	f("not ready", "not_ready", two, ready(plain, "False"))
+	f("nobody hears of the node", "not_ready", two, ready(plain, "Unknown"))
+	f("another model", "wrong_model", selects(`"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"`), model(plain, "NVIDIA-L4"))
+	f("another zone", "selector", selects(`"cloud.google.com/gke-nodepool": "h100", "zone": "b"`), plain)
+	f("other devices", "wrong_mig_profile", two, nodeJSON("n1", "", "", `"nvidia.com/mig-1g.10gb": "7"`))
+	f("on two nodes", "fragmented", two, plain+"\n\n"+nodeJSON("n2", "", "", whole),
+		podOn("a", "n1", `"nvidia.com/gpu": "7",`, "1"), podOn("b", "n2", `"nvidia.com/gpu": "7",`, "1"))
+	f("no CPU is left", "cpu", two, plain, podOn("a", "n1", "", "60"))
+	f("no memory is left", "memory", two, strings.Replace(plain, "512Gi", "32Gi", 1))
+	f("no pod more", "pods", two, strings.Replace(plain, `"110"`, `"1"`, 1), podOn("a", "n1", "", "1"))
+	f("beside whom", "topology", strings.Replace(two, "9 Insufficient", "8 node(s) didn't match pod anti-affinity rules, 1 Insufficient", 1), plain)
+	f("nothing in the way", "fits", two, plain)
+	f("too few behind a taint", "no_free_gpu", two, nodeJSON("n1", "", taint, whole), podOn("a", "n1", `"nvidia.com/gpu": "7",`, "1"))
+	f("too few anywhere", "no_free_gpu", two, plain, podOn("a", "n1", `"nvidia.com/gpu": "7",`, "1"))
+	f("none anywhere", "no_free_gpu", two, plain, podOn("a", "n1", `"nvidia.com/gpu": "8",`, "1"))
+	// The one of which an administrator can free something counts.
+	f("a taint, and another model elsewhere", "tainted", selects(`"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"`),
+		nodeJSON("n1", "", taint, whole)+"\n\n"+model(nodeJSON("n2", "", "", whole), "NVIDIA-L4"))
 }
 
 // A pod that wants two kinds finds one of them used up.
@@ -310,10 +368,11 @@ func TestPageOfKubernetes(t *testing.T) {
 		`vigil_queue_jobs{scheduler="kueue",queue="ml/empty",state="limited"} 0`,
 		`vigil_queue_wait_longest_seconds{scheduler="kueue",queue="ml/team-a"} 1800`, // since it was admitted
 		`vigil_queue_gpus{scheduler="volcano",queue="batch",state="waiting"} 32`,
+		`vigil_waiting_gpus{scheduler="volcano",queue="batch",account="ml",team="nlp",reason="no_free_gpu"} 32`,
 		`vigil_queue_workloads{scheduler="kueue",queue="gpu-a",state="inadmissible"} 9`,
 		`vigil_queue_quota_gpus{scheduler="kueue",queue="gpu-a",state="limit"} 64`,
 		`vigil_queue_quota_gpus{scheduler="kueue",queue="gpu-a",state="used"} 56`,
-		`vigil_waiting_gpus{scheduler="kubernetes",queue="ml",account="ml",team="nlp",reason="fragmented"} 16`,
+		`vigil_waiting_gpus{scheduler="kubernetes",queue="ml",account="ml",team="nlp",reason="no_free_gpu"} 16`,
 		`vigil_pool_capacity_gpus{scheduler="kubernetes",pool="h100",state="used"} 3`,
 		`vigil_pool_capacity_gpus{scheduler="kubernetes",pool="h100",state="drained"} 6`,
 		`vigil_pool_capacity_gpus{scheduler="kubernetes",pool="h100",state="down"} 1`,
@@ -335,6 +394,19 @@ func TestPageOfKubernetes(t *testing.T) {
 	for _, never := range []string{"no-gpus", "keda-hpa", `queue="team-a"`} {
 		if strings.Contains(page, never) {
 			t.Errorf("the page speaks of %s", never)
+		}
+	}
+}
+
+// A group of Volcano's that is not let in has no pods to try: with enough free GPUs it is not
+// said that none is free.
+func TestVolcanosGroupThoughGPUsAreFree(t *testing.T) {
+	for gpus, want := range map[string]string{"8": notTried, "9": "no_free_gpu"} {
+		o := &objects{now: now, owners: teams(t), nodes: []*kube.Node{decoded(t, kube.DecodeNode, nodeJSON("n1", "", "", `"nvidia.com/gpu": "8"`))}}
+		o.groups = append(o.groups, decoded(t, kube.DecodePodGroup, `{"metadata": {"uid": "g", "name": "g", "namespace": "ml"}, "spec": {"queue": "batch", "minResources": {"nvidia.com/gpu": "`+gpus+`"}},
+			"status": {"phase": "Pending", "conditions": [{"type": "Unschedulable", "status": "True", "message": "resource in cluster is overused"}]}}`))
+		if work := o.cluster().Work; len(work) != 1 || work[0].Reason != want {
+			t.Errorf("a group that wants %s of 8 free GPUs: %+v, want one that waits because of %s", gpus, work, want)
 		}
 	}
 }

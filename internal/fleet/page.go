@@ -62,6 +62,7 @@ func (p *page) health(s Scheduler, now time.Time) {
 	}
 	p.add(metric.SchedulerCalls, float64(h.Good), s.Name, "answered")
 	p.add(metric.SchedulerCalls, float64(h.Failed), s.Name, "failed")
+	p.add(metric.SchedulerCalls, float64(h.Absent), s.Name, "absent")
 	p.add(metric.SchedulerUnreadable, float64(h.Unreadable), s.Name)
 	if s.Readers == nil {
 		return

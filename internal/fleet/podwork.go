@@ -173,8 +173,9 @@ func (o *objects) kueueWork() []Work {
 	return out
 }
 
-// volcanoWork is groups that Volcano has not let in: they have no pods to look at.
-func (o *objects) volcanoWork() []Work {
+// volcanoWork is groups that Volcano has not let in: they have no pods that could be tried
+// on nodes.
+func (o *objects) volcanoWork(places []*place) []Work {
 	var out []Work
 	for _, g := range o.groups {
 		gpus := sum(g.GPUs)
@@ -184,7 +185,10 @@ func (o *objects) volcanoWork() []Work {
 		work := Work{Scheduler: NameVolcano, Queue: g.Queue, Account: g.Namespace, State: "limited", Jobs: 1, GPUs: gpus}
 		message := strings.ToLower(g.Unschedulable.Message)
 		if !strings.Contains(message, "quota") && (strings.Contains(message, "overused") || stateOfMessage(g.Unschedulable.Message, g.GPUs) == "waiting") {
-			work.State, work.Reason, work.Since = "waiting", "no_free_gpu", g.Created
+			work.State, work.Reason, work.Since = "waiting", notTried, g.Created
+			if !enoughTogether(places, g.GPUs) {
+				work.Reason = noneFree.String()
+			}
 		}
 		work.Team = o.owners.DescribePod(owner.Pod{Namespace: g.Namespace, Name: g.Owner, Labels: g.Labels}).Team
 		out = append(out, work)

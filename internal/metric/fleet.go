@@ -23,8 +23,9 @@ var NodeState = &Dimension{Label: "state", Values: []string{"usable", "cordoned"
 var FreeCause = &Dimension{Label: "cause", Values: []string{"fits", "no_demand", "fragmented", "cpu", "memory", "pods", "topology",
 	"wrong_mig_profile", "wrong_model", "selector", "tainted", "cordoned", "not_ready"}}
 
-// CallOutcome is how a question ended.
-var CallOutcome = &Dimension{Label: "outcome", Values: []string{"answered", "failed"}}
+// CallOutcome is how a question ended. absent is for what the cluster does not have and
+// need not have.
+var CallOutcome = &Dimension{Label: "outcome", Values: []string{"answered", "failed", "absent"}}
 
 // The closed dimensions of queues with a scheduler of their own, and of autoscalers.
 var (
@@ -56,7 +57,7 @@ var (
 		Help: "GPUs that the queue's quota allows, and what of it is used, as Kueue (a ClusterQueue) or Volcano says. Absent where there is no quota of GPUs."})
 
 	WaitingJobs = row(Def{Entity: Waiting, Name: "vigil_waiting_jobs",
-		Help: "Jobs or pods that wait for GPUs, by queue, account (Slurm's account, Kubernetes' namespace), team and reason: Slurm's resources and priority; in Kubernetes no_free_gpu, what keeps it from free ones as in vigil_pool_free_gpus, or not_tried where too many want something else."})
+		Help: "Jobs or pods that wait for GPUs, by queue, account (Slurm's account, Kubernetes' namespace), team and reason: Slurm's resources and priority; in Kubernetes no_free_gpu, what keeps it from free ones as in vigil_pool_free_gpus, or not_tried where too many want something else, or what waits has no pods yet."})
 	WaitingGPUs = row(Def{Entity: Waiting, Name: "vigil_waiting_gpus",
 		Help: "GPUs that those ask for."})
 
@@ -86,7 +87,7 @@ var (
 	SchedulerAge = row(Def{Entity: Scheduler, Name: "vigil_scheduler_answer_age_seconds",
 		Help: "Age of what the scheduler said last. Slurm's answer stands for three intervals, Kubernetes' for fleet.kubernetes.keep; then it is not shown any more."})
 	SchedulerCalls = row(Def{Entity: Scheduler, Kind: Counter, Name: "vigil_scheduler_calls_total", Dim: CallOutcome,
-		Help: "Times that the scheduler was asked since the role was started: Slurm for jobs and nodes together, Kubernetes for a list or a watch."})
+		Help: "Times that the scheduler was asked since the role was started: Slurm for jobs and nodes together, Kubernetes for a list or a watch; absent is a kind that the cluster does not have, which is no fault."})
 	SchedulerUnreadable = row(Def{Entity: Scheduler, Kind: Counter, Name: "vigil_scheduler_unreadable_rows_total",
 		Help: "Jobs, nodes and objects in the scheduler's answers that could not be read, or were too large or too many, and are left out."})
 
