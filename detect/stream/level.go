@@ -99,7 +99,7 @@ type Level struct {
 	scale        float64 // of memories: (levelUnit/step)^pace
 	fast, slow   float64
 	short, long  [3]float64
-	base, window float64
+	base         float64
 	calm, usual  float64
 	low, high    float64
 	seasonalMean float64
