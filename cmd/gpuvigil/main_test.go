@@ -132,7 +132,7 @@ func TestWhatIsNamedAndNotThereHasItsPlace(t *testing.T) {
 			}
 		}
 	}
-	both := file(t, "fleet: {slurm: {slurmrestd_url: 'http://127.0.0.1:1/', token_file: /absent}}\nowners:\n  users: hash\n  users_key_file: /absent/key\n")
+	both := file(t, "fleet: {slurm: {slurmrestd_url: 'http://127.0.0.1:1/slurm/v0.0.40', token_file: /absent}}\nowners:\n  users: hash\n  users_key_file: /absent/key\n")
 	if _, _, errs := gpuvigil(t, "check", both); !strings.Contains(errs, "gpuvigil.yml:1: fleet.slurm.token_file") || !strings.Contains(errs, "gpuvigil.yml:4: owners") {
 		t.Errorf("check leaves out one of two files that are not there: %q", errs)
 	}
