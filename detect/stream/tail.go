@@ -24,6 +24,10 @@ type tailLaw struct {
 	stretch float64
 }
 
+// known returns the nats of what is beyond all but the fewest of n samples whose number
+// is a probability.
+func (law *tailLaw) known(n float64) float64 { return max(0, ln((n+1)/(min(law.least, n)+0.5))) }
+
 // Tail learns how large a positive statistic usually is, and says in nats how
 // unlikely a value is: -ln of the probability of one as large. It counts samples in
 // quarters of an octave below the largest value seen and forgets exponentially.
@@ -131,9 +135,8 @@ func (t *Tail) surprise(x, unit float64, law *tailLaw) float64 {
 	}
 	one := unit / float64(uint32(1)<<t.shift) // counts of one sample
 	n := float64(t.total) / one
-	known := max(0, ln((n+1)/(min(law.least, n)+0.5)))
 	if t.base == 0 { // nothing above zero was ever seen
-		return known
+		return law.known(n)
 	}
 	bin, part := tailBin(x)
 	i := bin - int(t.base)
@@ -151,6 +154,7 @@ func (t *Tail) surprise(x, unit float64, law *tailLaw) float64 {
 		}
 	}
 	from, _ := t.largest(law.least * one)
+	known := law.known(n)
 	return known + min(ln(max(1, x/from))/t.index(one, n, law), law.reach, float64(law.stretch*known))
 }
 
