@@ -271,19 +271,27 @@ func (l *Ledger) writeAccounts(tx *store.Tx) error {
 	return nil
 }
 
+// readHour returns what is on disk of an hour. What cannot be read is kept aside, not
+// lost, and the hour begins anew.
+func readHour[T any](l *Ledger, tx *store.Tx, key string, decode func([]byte) ([]T, error)) ([]T, error) {
+	data := tx.Get(store.Ledger, key)
+	if data == nil {
+		return nil, nil
+	}
+	list, err := decode(data)
+	if err == nil {
+		return list, nil
+	}
+	l.cfg.Log.Error("An hour of the ledger cannot be read: it is kept aside, and begun anew.", "key", key, "aside", damagedPrefix+key, "err", err)
+	return nil, tx.Put(store.Ledger, damagedPrefix+key, data)
+}
+
 // writeHour adds to what is on disk of the hour.
 func (l *Ledger) writeHour(tx *store.Tx, at span, in map[cost.Key]*cost.Amounts) error {
 	key := hourKey(at)
-	var list []entry
-	if data := tx.Get(store.Ledger, key); data != nil {
-		var err error
-		if list, err = decodeEntries(data); err != nil {
-			l.cfg.Log.Error("An hour of the ledger cannot be read: it is kept aside, and begun anew.", "key", key, "aside", damagedPrefix+key, "err", err)
-			if err := tx.Put(store.Ledger, damagedPrefix+key, data); err != nil {
-				return err
-			}
-			list = nil
-		}
+	list, err := readHour(l, tx, key, decodeEntries)
+	if err != nil {
+		return err
 	}
 	place := map[cost.Key]int{}
 	for i := range list {

@@ -76,16 +76,9 @@ func workKey(at span) string {
 // writeWork adds to what is on disk of the hour.
 func (l *Ledger) writeWork(tx *store.Tx, at span, in map[collector.Owner]cost.Work) error {
 	key := workKey(at)
-	var list []ownedWork
-	if data := tx.Get(store.Ledger, key); data != nil {
-		var err error
-		if list, err = decodeWork(data); err != nil {
-			l.cfg.Log.Error("What was done in an hour cannot be read: it is kept aside, and begun anew.", "key", key, "aside", damagedPrefix+key, "err", err)
-			if err := tx.Put(store.Ledger, damagedPrefix+key, data); err != nil {
-				return err
-			}
-			list = nil
-		}
+	list, err := readHour(l, tx, key, decodeWork)
+	if err != nil {
+		return err
 	}
 	sums := map[collector.Owner]cost.Work{}
 	for _, e := range list {
