@@ -20,6 +20,7 @@ type View struct {
 	Findings   []Finding   // firing, then pending that nothing hides, then resolved in the last day; the worst first
 	Incidents  []Incident  // open, then resolved in the last day; the newest first
 	Conditions []Condition // of rules with Rule.State, by rule in the order of the detectors
+	Verdicts   []Verdict   // one for each GPU of the newest snapshot, in its order
 
 	// VersionChanges counts for each component how often its version has changed
 	// since the state began: the value of metric.VersionChanges. A component that
