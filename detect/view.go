@@ -47,7 +47,8 @@ func (e *Engine) View() *View { return e.view.Load() }
 func (e *Engine) publish() {
 	v := &View{Time: e.now}
 	if old := e.view.Load(); old != nil && !e.changed && e.now.Sub(e.published) < refresh {
-		v.Findings, v.Incidents, v.Conditions, v.VersionChanges = old.Findings, old.Incidents, old.Conditions, old.VersionChanges
+		v.Findings, v.Incidents, v.Conditions, v.Verdicts = old.Findings, old.Incidents, old.Conditions, old.Verdicts
+		v.VersionChanges = old.VersionChanges
 	} else {
 		e.build(v)
 		e.changed, e.published = false, e.now
@@ -75,6 +76,9 @@ func (e *Engine) build(v *View) {
 			}
 		}
 		v.Conditions = append(v.Conditions, w.conditions...)
+	}
+	if e.judge != nil {
+		v.Verdicts = slices.Clone(e.judge.Verdicts())
 	}
 	v.Findings = append(v.Findings, e.finished...)
 	slices.SortStableFunc(v.Findings, byUrgency)
