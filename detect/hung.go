@@ -113,7 +113,7 @@ func (k *jobState) linkLevel(j *Judge, s *collector.Snapshot) (links, level floa
 	}
 	level = math.NaN()
 	if k.Links.Weight() >= verdictKnown.Seconds() {
-		level = k.Links.Typical(0.5)
+		level = giga * k.Links.Typical(0.5)
 	}
 	return links / float64(len(k.members)), level
 }

@@ -17,6 +17,8 @@ const (
 	linkNoise   = 1e6              // bytes a second of a GPU: what looking at it moves over PCIe
 	linkTelling = 10 * linkNoise   // of a working level below, silence cannot be told
 
+	giga        = 1e9              // a histogram tells values up to a million apart
+
 	stallWorked = 30 * time.Minute // of work, before a job can stall
 	stallFor    = 10 * time.Minute
 	stallBlind  = 20 * time.Minute // where writing a checkpoint cannot be seen
@@ -142,7 +144,7 @@ func (k *jobState) judge(j *Judge, s *collector.Snapshot) {
 	if k.working {
 		k.Worked += dt.Seconds()
 		if known {
-			k.Links.Add(at, links/float64(len(k.members)), dt.Seconds())
+			k.Links.Add(at, links/giga/float64(len(k.members)), dt.Seconds())
 		}
 	}
 	k.watchSpin(j, s)

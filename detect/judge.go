@@ -14,7 +14,9 @@ const (
 
 	verdictWindow = 3 * time.Minute  // of readings that a verdict is of
 	verdictKnown  = 2 * time.Minute  // of it, by samples, before there is one
+	recentWindow  = time.Minute      // of readings that must agree
 	verdictDwell  = time.Minute      // for which another must hold before it takes over
+	verdictMixed  = 5 * time.Minute  // where the recent readings do not agree
 	wordsEvery    = time.Minute      // evidence is put into words anew
 	pauseKept     = 10 * time.Minute // without a look, after which a verdict is not taken up again
 )
@@ -88,10 +90,12 @@ func (j *Judge) conclude(s *collector.Snapshot) (changed bool) {
 			*v = Verdict{GPU: g.UUID, Index: g.Index, Owner: holder(g), Name: VerdictUnknown, Since: s.Time, Evidence: "more GPUs than are judged", Confidence: Certain}
 			continue
 		}
-		f := j.figures(s, g, st)
+		f := j.figures(s, g, st, verdictWindow)
 		name, sure := f.decide()
+		recent := j.figures(s, g, st, recentWindow)
+		recentName, _ := recent.decide()
 		was := st.Name
-		st.settle(s.Time, name, holder(g))
+		st.settle(s.Time, name, recentName == name, holder(g))
 		if st.Name != was || v.GPU != g.UUID || s.Time.Sub(st.wordedAt) >= wordsEvery {
 			if st.Name == name {
 				st.sure = sure
@@ -104,36 +108,27 @@ func (j *Judge) conclude(s *collector.Snapshot) (changed bool) {
 	return changed
 }
 
-// settle lets another verdict take over once it has held for long enough. A fact needs
-// no time.
-func (st *judged) settle(at time.Time, name VerdictName, owner collector.Owner) {
-	if st.Name == "" || owner != st.Holder && name != st.Name {
-		st.Name, st.Since = name, at
-	} else if owner != st.Holder {
-		st.Since = at // the same, for another
+// settle lets another verdict take over once it has held for long enough. The means of
+// the whole window and those of its last minute must agree, or have to for longer: after
+// work has changed, the long ones mix what was with what is.
+func (st *judged) settle(at time.Time, name VerdictName, agreed bool, owner collector.Owner) {
+	if owner != st.Holder {
+		st.Holder, st.Since = owner, at
 	}
-	st.Holder = owner
 	if name != st.next {
 		st.next, st.nextAt = name, at
 	}
 	if name == st.Name {
 		return
 	}
-	if st.Name == VerdictUnknown || at.Sub(st.nextAt) >= dwell(name) {
-		st.Name, st.Since = name, st.nextAt
+	held := at.Sub(st.nextAt)
+	switch {
+	case st.Name == "", st.Name == VerdictUnknown && st.sure == Young: // there was none yet
+	case name == VerdictHung || name == VerdictStalled: // have been watched for minutes already
+	case held < verdictDwell || !agreed && held < verdictMixed:
+		return
 	}
-}
-
-// dwell is for how long a verdict must hold before it takes over. A mean that goes from
-// full to nothing, as at the end of a job, passes what looks like gaps on its way.
-func dwell(name VerdictName) time.Duration {
-	switch name {
-	case VerdictHung, VerdictStalled: // have been watched for minutes already
-		return 0
-	case VerdictHealthy, VerdictCPUStarved, VerdictDiskStarved, VerdictNetworkStarved, VerdictHostBound:
-		return verdictWindow
-	}
-	return verdictDwell
+	st.Name, st.Since = name, st.nextAt
 }
 
 // gpu returns what is kept of a GPU; nil if there is no room.

@@ -71,8 +71,10 @@ func (m means) shift(by time.Duration) {
 	}
 }
 
-// of returns a mean over the window of verdicts.
-func (m means) of(i int, now time.Time) float64 { return over(m[i], now, verdictWindow, time.Minute) }
+// of returns a mean over a window; NaN unless samples cover a third of it.
+func (m means) of(i int, now time.Time, window time.Duration) float64 {
+	return over(m[i], now, window, window/3)
+}
 
 // hostWindow is what is kept of the node.
 type hostWindow struct {

@@ -61,17 +61,17 @@ type figures struct {
 	owner                                                                              collector.Owner
 }
 
-// figures gathers what is known of a GPU.
-func (j *Judge) figures(s *collector.Snapshot, g *collector.GPU, st *judged) figures {
+// figures gathers what is known of a GPU, from the means over a window.
+func (j *Judge) figures(s *collector.Snapshot, g *collector.GPU, st *judged, window time.Duration) figures {
 	now := s.Time
-	mean := func(i int) float64 { return over(st.mean[i], now, verdictWindow, time.Minute) }
+	mean := func(i int) float64 { return over(st.mean[i], now, window, window/3) }
 	f := figures{
 		now: st.Name, answers: g.Answers(), known: st.covered(now) >= verdictKnown, young: now.Sub(st.begun) <= 2*verdictWindow,
 		util: mean(meanUtil), sm: mean(meanSM), tensor: mean(meanTensor), dram: mean(meanDRAM), memory: mean(meanMemory), codec: mean(meanCodec),
 		power: mean(meanPower), clock: mean(meanClock), capped: mean(meanCapped), nvlink: mean(meanNVLink), pcie: mean(meanPCIe),
 		lowered: g.Value(metric.PowerLimit) / g.Value(metric.PowerDefaultLimit), rest: math.NaN(),
-		port: j.host.mean.of(hostPort, now), cpu: j.host.mean.of(hostCPU, now), core: j.host.mean.of(hostCore, now),
-		io: j.host.mean.of(hostIO, now), read: j.host.mean.of(hostRead, now),
+		port: j.host.mean.of(hostPort, now, window), cpu: j.host.mean.of(hostCPU, now, window), core: j.host.mean.of(hostCore, now, window),
+		io: j.host.mean.of(hostIO, now, window), read: j.host.mean.of(hostRead, now, window),
 		open: st.open > 0, listed: st.listed, given: len(g.Owners) > 0, allocations: s.Node.Value(metric.AllocationsKnown) != 0,
 		notebook: st.notebook || isNotebook(holder(g).ID), slow: -1, owner: holder(g),
 	}
@@ -87,8 +87,8 @@ func (j *Judge) figures(s *collector.Snapshot, g *collector.GPU, st *judged) fig
 			f.slow, f.slowShare = i, st.slow.share(i, now)
 		}
 	}
-	j.ofServers(s, g, &f)
-	j.ofWork(&f, now)
+	j.ofServers(s, g, &f, window)
+	j.ofWork(&f, now, window)
 	if job := j.jobs[f.owner]; job != nil && f.owner.Kind != "" {
 		f.several, f.hung, f.stalled, f.told = len(job.members) > 1, job.hung.holds, job.stalled.holds, job.told()
 	}
@@ -96,7 +96,7 @@ func (j *Judge) figures(s *collector.Snapshot, g *collector.GPU, st *judged) fig
 }
 
 // ofServers adds what the endpoints on the GPU say.
-func (j *Judge) ofServers(s *collector.Snapshot, g *collector.GPU, f *figures) {
+func (j *Judge) ofServers(s *collector.Snapshot, g *collector.GPU, f *figures, window time.Duration) {
 	f.inside, f.waiting, f.kv, f.pushed = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
@@ -105,18 +105,18 @@ func (j *Judge) ofServers(s *collector.Snapshot, g *collector.GPU, f *figures) {
 			continue
 		}
 		f.served = true
-		f.inside = sumKnown(f.inside, k.mean.of(serverInside, s.Time))
-		f.waiting = sumKnown(f.waiting, k.mean.of(serverWaiting, s.Time))
-		f.kv = largerKnown(f.kv, k.mean.of(serverKV, s.Time))
-		f.pushed = largerKnown(f.pushed, k.mean.of(serverPushed, s.Time))
+		f.inside = sumKnown(f.inside, k.mean.of(serverInside, s.Time, window))
+		f.waiting = sumKnown(f.waiting, k.mean.of(serverWaiting, s.Time, window))
+		f.kv = largerKnown(f.kv, k.mean.of(serverKV, s.Time, window))
+		f.pushed = largerKnown(f.pushed, k.mean.of(serverPushed, s.Time, window))
 	}
 }
 
 // ofWork adds what its holder's workload does on the host.
-func (j *Judge) ofWork(f *figures, now time.Time) {
+func (j *Judge) ofWork(f *figures, now time.Time, window time.Duration) {
 	value := func(int) float64 { return math.NaN() }
 	if k := j.work[f.owner]; k != nil {
-		value = func(i int) float64 { return k.mean.of(i, now) }
+		value = func(i int) float64 { return k.mean.of(i, now, window) }
 	}
 	f.held, f.quota, f.workRead, f.remote, f.rx = value(workHeld), value(workQuota), value(workRead), value(workRemote), value(workRx)
 	f.loader, f.waitCPU, f.ioOwn = value(workLoader), value(workCPU), value(workIO)

@@ -39,8 +39,11 @@ func (d *Stalled) Observe(_ *collector.Snapshot, report func(Observation)) {
 func (k *jobState) watchQuiet(j *Judge, s *collector.Snapshot) {
 	y, now := &k.stalled, s.Time
 	y.holds, y.score = false, 0
-	quiet, worked := k.quiet(j, s)
-	if !quiet || worked == 0 {
+	quiet, worked, known := k.quiet(j, s)
+	if !known {
+		return // as after a restart
+	}
+	if !quiet {
 		k.Quiet.end(now, k.pid)
 		y.told.Seen = ""
 		return
@@ -72,9 +75,9 @@ func (k *jobState) watchQuiet(j *Judge, s *collector.Snapshot) {
 	}
 }
 
-// quiet reports whether all ranks that have worked do next to nothing now, and how many
-// those are.
-func (k *jobState) quiet(j *Judge, s *collector.Snapshot) (quiet bool, worked int) {
+// quiet reports whether all ranks that have worked do next to nothing now, how many those
+// are, and whether that is known of them.
+func (k *jobState) quiet(j *Judge, s *collector.Snapshot) (quiet bool, worked int, known bool) {
 	for _, i := range k.members {
 		g := &s.GPUs[i]
 		st := j.gpus[g.UUID]
@@ -82,11 +85,15 @@ func (k *jobState) quiet(j *Judge, s *collector.Snapshot) (quiet bool, worked in
 			continue // it was never at work for long
 		}
 		worked++
-		if !(st.recently(s.Time) < stallShare*st.Usual.Typical(0.5)) {
-			return false, worked
+		recent := st.recently(s.Time)
+		if math.IsNaN(recent) {
+			return false, worked, false
+		}
+		if recent >= stallShare*st.Usual.Typical(0.5) {
+			return false, worked, true
 		}
 	}
-	return worked > 0, worked
+	return worked > 0, worked, true
 }
 
 // progress is when the job last said that it got on; zero if it says nothing.

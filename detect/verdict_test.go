@@ -2,6 +2,7 @@ package detect
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ type scene struct {
 	process                      string // none if empty
 	util, sm, tensor, dram       float64
 	codec, watts, limit, clock   float64
+	board                        float64 // the board's own limit
 	nvlink, pcie                 float64 // bytes a second, each way
 	cpu, core, io                float64
 	read, remote, write          float64 // of the workload, bytes a second
@@ -38,7 +40,7 @@ var nan = math.NaN()
 // atWork is a training at full power on eight GPUs with profiling metrics.
 func atWork() scene {
 	return scene{
-		gpus: 8, owner: job, process: "python3", util: 0.99, sm: 0.88, tensor: 0.5, dram: 0.45, watts: 690, limit: 700, clock: 1500e6,
+		gpus: 8, owner: job, process: "python3", util: 0.99, sm: 0.88, tensor: 0.5, dram: 0.45, watts: 690, limit: 700, board: 700, clock: 1500e6,
 		nvlink: 105e9, pcie: 5e8, cpu: 0.2, core: 0.5, io: 0.01, read: 1e6, remote: 0, write: 1e3, codec: nan, loader: nan, running: nan, waiting: nan, kv: nan,
 	}
 }
@@ -97,7 +99,7 @@ func (c *scene) dress(s *collector.Snapshot, g *collector.GPU) {
 	}
 	for d, v := range map[*metric.Def]float64{
 		metric.Utilization: c.util, metric.SMActivity: c.sm, metric.TensorActivity: c.tensor, metric.DRAMActivity: c.dram,
-		metric.DecoderUtilization: c.codec, metric.PowerDraw: c.watts, metric.PowerLimit: c.limit, metric.PowerDefaultLimit: 700,
+		metric.DecoderUtilization: c.codec, metric.PowerDraw: c.watts, metric.PowerLimit: c.limit, metric.PowerDefaultLimit: c.board,
 		metric.NVLinks: 18, metric.NVLinksUp: 18, metric.PCIeGeneration: 5, metric.PCIeWidth: 16, metric.ProcessCount: 0,
 	} {
 		g.Set(d, v)
@@ -132,6 +134,19 @@ func (st *stage) verdict() Verdict {
 		st.t.Fatal("there is no verdict")
 	}
 	return v[0]
+}
+
+// only plays a scene in which no other verdicts may show.
+func (st *stage) only(c *scene, d time.Duration, allowed ...VerdictName) {
+	st.t.Helper()
+	c.now = time.Time{}
+	st.set = c.apply
+	for end := st.now.Add(d); st.now.Before(end); {
+		st.run(st.step)
+		if v := st.verdict(); !slices.Contains(allowed, v.Name) {
+			st.t.Fatalf("at %s the verdict is %s (%s) for a while, want only %v", st.now.Format(time.TimeOnly), v.Name, v.Evidence, allowed)
+		}
+	}
 }
 
 func (st *stage) mustBe(want VerdictName, words ...string) {
@@ -239,9 +254,12 @@ func TestVerdicts(t *testing.T) {
 				work, scene := atWork(), c.scene
 				st.play(&work, 8*time.Minute)
 				st.mustBe(VerdictComputeBound)
-				st.play(&scene, 9*time.Minute)
+				if step == time.Second {
+					work.gpus, scene.gpus = 2, 2
+				}
+				st.only(&scene, 9*time.Minute, VerdictComputeBound, c.want)
 				st.mustBe(c.want, c.words...)
-				st.play(&work, 9*time.Minute)
+				st.only(&work, 9*time.Minute, VerdictComputeBound, c.want)
 				st.mustBe(VerdictComputeBound)
 				for _, in := range st.told {
 					if in.Rule != rules.IDThrottledGPU && in.Rule != rules.IDIdleGPU && in.Rule != rules.IDGPULost {
