@@ -25,6 +25,9 @@ func (d *Hung) Rule() *rules.Rule { return rules.Get(rules.IDJobHung) }
 
 // Observe judges every owner of GPUs.
 func (d *Hung) Observe(_ *collector.Snapshot, report func(Observation)) {
+	if !d.judge.fresh {
+		return
+	}
 	for _, k := range d.judge.present {
 		report(k.observation(&k.hung, "collective"))
 	}

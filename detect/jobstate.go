@@ -17,7 +17,7 @@ const (
 	linkNoise   = 1e6              // bytes a second of a GPU: what looking at it moves over PCIe
 	linkTelling = 10 * linkNoise   // of a working level below, silence cannot be told
 
-	giga        = 1e9              // a histogram tells values up to a million apart
+	giga = 1e9 // a histogram tells values up to a million apart
 
 	stallWorked = 30 * time.Minute // of work, before a job can stall
 	stallFor    = 10 * time.Minute

@@ -12,6 +12,7 @@ const (
 	maxJudged = 256           // GPUs, holders and endpoints each
 	forgotten = 2 * time.Hour // after which what is not seen any more is
 
+	judgeEvery    = 5 * time.Second
 	verdictWindow = 3 * time.Minute  // of readings that a verdict is of
 	verdictKnown  = 2 * time.Minute  // of it, by samples, before there is one
 	recentWindow  = time.Minute      // of readings that must agree
@@ -34,6 +35,8 @@ type Judge struct {
 	listedAt time.Time // of the newest process list
 	services bool      // it had processes that belong to no workload
 
+	judgedAt time.Time
+	fresh    bool        // the newest snapshot was judged, and not only taken up
 	present  []*jobState // of the newest snapshot, by their first GPU
 	verdicts []Verdict
 	words    []byte // scratch
@@ -70,11 +73,28 @@ func (j *Judge) Observe(s *collector.Snapshot) (changed bool) {
 		}
 	}
 	j.list(s)
+	if j.fresh = j.due(s); !j.fresh {
+		return false
+	}
+	j.judgedAt = s.Time
 	j.gather(s)
-	for _, job := range j.present {
-		job.judge(j, s)
+	for _, k := range j.present {
+		k.judge(j, s)
 	}
 	return j.conclude(s)
+}
+
+// due reports whether it is time to judge what was taken up, or there are other GPUs.
+func (j *Judge) due(s *collector.Snapshot) bool {
+	if s.Time.Sub(j.judgedAt).Abs() >= judgeEvery || len(s.GPUs) != len(j.verdicts) {
+		return true
+	}
+	for i := range s.GPUs {
+		if s.GPUs[i].UUID != j.verdicts[i].GPU {
+			return true
+		}
+	}
+	return false
 }
 
 // conclude gives the verdicts.

@@ -55,7 +55,7 @@ func (j *Judge) Restore(data []byte) error {
 
 // Shift moves every time that the judge remembers.
 func (j *Judge) Shift(by time.Duration) {
-	shift(by, &j.now, &j.listedAt)
+	shift(by, &j.now, &j.listedAt, &j.judgedAt)
 	j.host.shift(by)
 	for _, k := range j.work {
 		k.shift(by)

@@ -26,6 +26,9 @@ func (d *Stalled) Rule() *rules.Rule { return rules.Get(rules.IDJobStalled) }
 // Observe judges every owner of GPUs. Work that nobody says is a training may come when
 // it comes: that it stopped wakes nobody.
 func (d *Stalled) Observe(_ *collector.Snapshot, report func(Observation)) {
+	if !d.judge.fresh {
+		return
+	}
 	for _, k := range d.judge.present {
 		o := k.observation(&k.stalled, "no_progress")
 		if !k.batch {

@@ -60,6 +60,9 @@ func (d *Throttled) Rule() *rules.Rule { return rules.Get(rules.IDThrottledGPU) 
 
 // Observe judges every GPU that answers.
 func (d *Throttled) Observe(s *collector.Snapshot, report func(Observation)) {
+	if !d.judge.fresh {
+		return
+	}
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
 		st := d.judge.gpus[g.UUID]
