@@ -21,6 +21,8 @@ func (f *figures) decide() (VerdictName, Confidence) {
 		return f.now, Young
 	case !f.known:
 		return VerdictUnknown, Young
+	case math.IsNaN(f.util) && math.IsNaN(f.sm):
+		return VerdictUnknown, Certain
 	case f.served && f.inside < noRequests && !(f.power > lowPower):
 		return VerdictRequestStarved, Certain // however busy ranks that wait for each other look
 	case f.works() && !f.left():

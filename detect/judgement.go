@@ -54,7 +54,7 @@ type figures struct {
 	inside, waiting, kv, pushed                               float64 // of its endpoints
 	held, quota, workRead, remote, rx, loader, waitCPU, ioOwn float64 // of its workload
 
-	answers, known, young, open, listed, given, allocations, notebook, served, several bool
+	answers, known, young, cut, open, listed, given, allocations, notebook, served, several bool
 	hung, stalled                                                                      bool
 	slow                                                                               int // of slowdownReasons, -1: none
 	slowShare                                                                          float64
@@ -66,7 +66,7 @@ func (j *Judge) figures(s *collector.Snapshot, g *collector.GPU, st *judged, win
 	now := s.Time
 	mean := func(i int) float64 { return over(st.mean[i], now, window, window/3) }
 	f := figures{
-		now: st.Name, answers: g.Answers(), known: st.covered(now) >= verdictKnown, young: now.Sub(st.begun) <= 2*verdictWindow,
+		now: st.Name, answers: g.Answers(), cut: g.MIG, known: st.covered(now) >= verdictKnown, young: now.Sub(st.begun) <= 2*verdictWindow,
 		util: mean(meanUtil), sm: mean(meanSM), tensor: mean(meanTensor), dram: mean(meanDRAM), memory: mean(meanMemory), codec: mean(meanCodec),
 		power: mean(meanPower), clock: mean(meanClock), capped: mean(meanCapped), nvlink: mean(meanNVLink), pcie: mean(meanPCIe),
 		lowered: g.Value(metric.PowerLimit) / g.Value(metric.PowerDefaultLimit), rest: math.NaN(),

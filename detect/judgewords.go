@@ -59,8 +59,10 @@ func (f *figures) blind() string {
 		return "the driver does not answer for it"
 	case !f.known && f.young:
 		return "less than two minutes of readings yet"
-	case !f.known:
-		return "neither utilization nor power is told"
+	case f.cut:
+		return "it is cut into MIG instances, and what they do together is not told"
+	case math.IsNaN(f.util) && math.IsNaN(f.sm):
+		return "neither its utilization nor its SM activity is told"
 	}
 	return "it does nothing, and it is not told who has it"
 }

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"strings"
 	"time"
 
 	"gpuvigil/collector"
@@ -35,6 +36,16 @@ const (
 	VerdictHealthy            VerdictName = "healthy"              // it works, and nothing stands out as its limit
 	VerdictUnknown            VerdictName = "unknown"              // too little is told
 )
+
+// Words returns the verdict as people read it: "compute bound", "VRAM bound".
+func (n VerdictName) Words() string {
+	switch n {
+	case VerdictCPUStarved, VerdictPCIeBound, VerdictVRAMBound:
+		first, rest, _ := strings.Cut(string(n), "_")
+		return strings.Replace(strings.ToUpper(first), "PCIE", "PCIe", 1) + " " + rest
+	}
+	return strings.ReplaceAll(string(n), "_", " ")
+}
 
 // VerdictNames lists the closed set.
 var VerdictNames = []VerdictName{

@@ -236,7 +236,7 @@ func TestPrintable(t *testing.T) {
 func TestUseIsUnknownOfAnotherExportersPage(t *testing.T) {
 	pod := collector.Owner{Kind: "pod", ID: "nlp-x/train-0"}
 	g := server.GPU{Present: true, Owners: []collector.Owner{pod}, Given: []server.Allocation{{Owner: pod, Source: "dcgm-exporter"}}}
-	a := &answer{snapshot: &server.Snapshot{Pages: []collector.Page{{Exporter: "dcgm-exporter", GPUs: true}}}}
+	a := &answer{snapshot: &server.Snapshot{Pages: []collector.Page{{Exporter: "dcgm-exporter", GPUs: true}}}, findings: &server.Findings{}}
 	if got, want := gpuOwner(g, a.seesProcesses()), "given to pod:nlp-x/train-0, use unknown"; got != want {
 		t.Errorf("status says %q, want %q", got, want)
 	}
