@@ -19,8 +19,10 @@ func (f *figures) decide() (VerdictName, Confidence) {
 		return VerdictStalled, VerySure
 	case !f.known && f.young && f.now != "":
 		return f.now, Young
-	case !f.known:
+	case !f.known && f.young:
 		return VerdictUnknown, Young
+	case !f.known:
+		return VerdictUnknown, Likely // it has not told anything for a while
 	case math.IsNaN(f.util) && math.IsNaN(f.sm):
 		return VerdictUnknown, Certain
 	case f.served && f.inside < noRequests && !(f.power > lowPower):

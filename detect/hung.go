@@ -67,11 +67,11 @@ func (k *jobState) watchSpin(j *Judge, s *collector.Snapshot) {
 	if !enough || links > max(spinLinks*level, linkNoise) && level >= linkTelling {
 		y.holds, y.told.Seen = false, ""
 		if k.working { // else it is the same spin, with a twitch in it
-			k.Spin.end(now, k.pid)
+			k.Spin.end(now)
 		}
 		return
 	}
-	k.Spin.begin(now.Add(-jobWindow), k.pid)
+	k.Spin.begin(now.Add(-jobWindow))
 	if inside := k.requests(j, s); (k.served || k.server) && !(inside >= noRequests) {
 		y.holds = false // nobody waits for it, or it is not told whether anybody does
 		return

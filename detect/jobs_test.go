@@ -102,6 +102,23 @@ func TestHungJobWithoutLinkCounters(t *testing.T) {
 	}
 }
 
+// The rank that the others wait for may have died.
+func TestHungJobWhoseFirstRankDied(t *testing.T) {
+	st := newStage(t, DetectorConfig{}, 15*time.Second)
+	work := atWork()
+	hang := spinning(work, 152, 700)
+	hang.also = func(s *collector.Snapshot) {
+		quietRank(0)(s)
+		s.GPUs[0].Set(metric.ProcessCount, 0)
+		s.Processes = s.Processes[1:]
+	}
+	st.play(&work, 15*time.Minute)
+	st.play(&hang, 8*time.Minute)
+	if f := st.finding(rules.IDJobHung, jobSubject); f == nil || f.State != Firing || !strings.Contains(f.Evidence.Seen, "suspect: GPU 0, 0 % utilization, no process") {
+		t.Errorf("finding %+v, want one that names GPU 0, which has no process", f)
+	}
+}
+
 // What looks like a hang and is none.
 func TestHungLookAlikes(t *testing.T) {
 	with := func(f func(work, then *scene)) func() (scene, scene) {
@@ -240,7 +257,14 @@ func TestStalledLookAlikes(t *testing.T) {
 		worked time.Duration
 		scene  func(work, then *scene)
 	}{
-		"job that ended":    {time.Hour, func(_, then *scene) { then.process = "" }},
+		"job that ended": {time.Hour, func(_, then *scene) { then.process = "" }},
+		"job that starts anew": {time.Hour, func(_, then *scene) {
+			then.also = func(s *collector.Snapshot) {
+				for i := range s.Processes {
+					s.Processes[i].PID += 5000
+				}
+			}
+		}},
 		"job that is young": {20 * time.Minute, func(_, _ *scene) {}},
 		"notebook":          {time.Hour, func(work, then *scene) { work.process, then.process = "ipykernel_launcher", "ipykernel_launcher" }},
 		"notebook, by its owner": {time.Hour, func(work, then *scene) {

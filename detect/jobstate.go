@@ -31,17 +31,19 @@ const (
 type jobState struct {
 	Owner  collector.Owner   `json:"owner"`
 	At     time.Time         `json:"at"`     // of the newest reading
+	PID    int               `json:"pid"`    // the highest of its processes; 0: not known
 	Worked float64           `json:"worked"` // seconds in which most of its GPUs drew the power of work
-	Links  *stream.Histogram `json:"links"`  // bytes a second of a GPU while it worked
+	Links  *stream.Histogram `json:"links"`  // gigabytes a second of a GPU while it worked
 	Spin   pause             `json:"spin"`   // in which its GPUs spin
 	Quiet  pause             `json:"quiet"`  // in which all ranks do next to nothing
 
 	seen             time.Time // in a snapshot
+	turn             uint64    // of the judge when it was last seen
 	working          bool      // most of its GPUs draw the power of work
 	members          []int     // positions of its GPUs in the snapshot
 	hung             symptom
 	stalled          symptom
-	open, pid        int  // processes, and the first one's
+	open             int  // processes
 	listed, notebook bool // they are known; one is a notebook's
 	served           bool // by endpoints that are known
 	server           bool // a process calls itself one, or the configuration does
@@ -51,19 +53,18 @@ type jobState struct {
 // pause is a time in which a job does not work.
 type pause struct {
 	Since   time.Time `json:"since"`   // zero: there is none
-	PID     int       `json:"pid"`     // of the job's first process then
 	Longest float64   `json:"longest"` // seconds of the longest that the same processes came back from
 }
 
-func (p *pause) begin(since time.Time, pid int) {
+func (p *pause) begin(since time.Time) {
 	if p.Since.IsZero() {
-		p.Since, p.PID = since, pid
+		p.Since = since
 	}
 }
 
-// end remembers how long it was. One that only new processes ended was no pause.
-func (p *pause) end(now time.Time, pid int) {
-	if !p.Since.IsZero() && pid == p.PID {
+// end remembers how long it was.
+func (p *pause) end(now time.Time) {
+	if !p.Since.IsZero() {
 		p.Longest = max(p.Longest, now.Sub(p.Since).Seconds())
 	}
 	p.Since = time.Time{}
@@ -95,21 +96,25 @@ func (k *jobState) told() string {
 // gather puts the snapshot's GPUs under their holders.
 func (j *Judge) gather(s *collector.Snapshot) {
 	j.present = j.present[:0]
+	j.turn++
 	for i := range s.GPUs {
 		owner := holder(&s.GPUs[i])
 		if owner.Kind == "" || j.gpus[s.GPUs[i].UUID] == nil {
 			continue
 		}
 		k := j.jobs[owner]
+		if k != nil && s.Time.Sub(k.seen) > forgotten {
+			k = nil // another one of the same name
+		}
 		if k == nil {
-			if !room(j.jobs, func(k *jobState) time.Time { return k.seen }, s.Time) {
+			if j.jobs[owner] == nil && !room(j.jobs, func(k *jobState) time.Time { return k.seen }, s.Time) {
 				continue
 			}
 			k = &jobState{Owner: owner, Links: stream.NewHistogram(powerHalfLife)}
 			j.jobs[owner] = k
 		}
-		if !k.seen.Equal(s.Time) || len(k.members) == 0 || k.members[0] >= i {
-			k.members, k.seen = k.members[:0], s.Time
+		if k.turn != j.turn {
+			k.members, k.seen, k.turn = k.members[:0], s.Time, j.turn
 			j.present = append(j.present, k)
 		}
 		k.members = append(k.members, i)
@@ -119,6 +124,7 @@ func (j *Judge) gather(s *collector.Snapshot) {
 // judge takes up a snapshot: how much the job works, and whether it has stopped to.
 func (k *jobState) judge(j *Judge, s *collector.Snapshot) {
 	k.know(j, s)
+	k.renew(j, s)
 	at := time.Time{}
 	for _, i := range k.members {
 		at = later(at, s.GPUs[i].SampledAt(metric.Fast))
@@ -151,18 +157,41 @@ func (k *jobState) judge(j *Judge, s *collector.Snapshot) {
 	k.watchQuiet(j, s)
 }
 
+// renew begins anew when all processes are other ones: that they take long to start is
+// no stall. A rank that died leaves the others, and new processes have higher pids.
+func (k *jobState) renew(j *Judge, s *collector.Snapshot) {
+	lowest, highest := 0, 0
+	for _, i := range k.members {
+		if st := j.gpus[s.GPUs[i].UUID]; st.pid > 0 {
+			highest = max(highest, st.lastPID)
+			if lowest == 0 || st.pid < lowest {
+				lowest = st.pid
+			}
+		}
+	}
+	if highest == 0 {
+		return
+	}
+	before := k.PID
+	k.PID = highest
+	if before == 0 || lowest <= before {
+		return
+	}
+	k.Worked, k.Spin, k.Quiet = 0, pause{}, pause{}
+	for _, i := range k.members {
+		j.gpus[s.GPUs[i].UUID].Usual = stream.NewHistogram(powerHalfLife)
+	}
+}
+
 // know says what kind of workload it is.
 func (k *jobState) know(j *Judge, s *collector.Snapshot) {
 	k.served, k.server, k.batch = false, false, k.Owner.Kind == "job"
-	k.open, k.listed, k.notebook, k.pid = 0, false, isNotebook(k.Owner.ID), 0
+	k.open, k.listed, k.notebook = 0, false, isNotebook(k.Owner.ID)
 	for _, i := range k.members {
 		g := &s.GPUs[i]
 		st := j.gpus[g.UUID]
 		k.server, k.notebook, k.listed = k.server || st.server, k.notebook || st.notebook, k.listed || st.listed
 		k.open += st.open
-		if k.pid == 0 {
-			k.pid = st.pid
-		}
 		for e := range s.Endpoints {
 			k.served = k.served || covers(&s.Endpoints[e], g)
 		}

@@ -36,6 +36,7 @@ type Judge struct {
 	services bool      // it had processes that belong to no workload
 
 	judgedAt time.Time
+	turn     uint64      // how often it has judged
 	fresh    bool        // the newest snapshot was judged, and not only taken up
 	present  []*jobState // of the newest snapshot, by their first GPU
 	verdicts []Verdict
@@ -120,7 +121,11 @@ func (j *Judge) conclude(s *collector.Snapshot) (changed bool) {
 			if st.Name == name {
 				st.sure = sure
 			}
-			st.worded, st.wordedAt = f.words(st.Name, j.words[:0]), s.Time
+			seen := &f
+			if recentName == st.Name {
+				seen = &recent // what is, without what was
+			}
+			st.worded, st.wordedAt = seen.words(st.Name, j.words[:0]), s.Time
 			changed = changed || st.Name != was
 		}
 		*v = Verdict{GPU: g.UUID, Index: g.Index, Owner: st.Holder, Name: st.Name, Since: st.Since, Evidence: st.worded, Confidence: st.sure}
@@ -145,10 +150,20 @@ func (st *judged) settle(at time.Time, name VerdictName, agreed bool, owner coll
 	switch {
 	case st.Name == "", st.Name == VerdictUnknown && st.sure == Young: // there was none yet
 	case name == VerdictHung || name == VerdictStalled: // have been watched for minutes already
-	case held < verdictDwell || !agreed && held < verdictMixed:
+	case !agreed && held < verdictMixed || held < dwell(name):
 		return
 	}
 	st.Name, st.Since = name, st.nextAt
+}
+
+// dwell is for how long a verdict must hold. A job that starts, ends or dies passes what
+// looks like gaps on its way.
+func dwell(name VerdictName) time.Duration {
+	switch name {
+	case VerdictHealthy, VerdictCPUStarved, VerdictDiskStarved, VerdictNetworkStarved, VerdictHostBound, VerdictCommunicationBound:
+		return verdictWindow
+	}
+	return verdictDwell
 }
 
 // gpu returns what is kept of a GPU; nil if there is no room.
@@ -188,7 +203,7 @@ func (j *Judge) list(s *collector.Snapshot) {
 	j.listedAt, j.services = newest, false
 	for i := range s.GPUs {
 		if st := j.gpus[s.GPUs[i].UUID]; st != nil {
-			st.open, st.notebook, st.server, st.pid = 0, false, false, 0
+			st.open, st.notebook, st.server, st.pid, st.lastPID = 0, false, false, 0, 0
 		}
 	}
 	for i := range s.Processes {
@@ -199,9 +214,10 @@ func (j *Judge) list(s *collector.Snapshot) {
 		case p.Service():
 			j.services = true
 		default:
-			if st.open++; st.pid == 0 {
+			if st.open++; st.pid == 0 || p.PID < st.pid {
 				st.pid = p.PID
 			}
+			st.lastPID = max(st.lastPID, p.PID)
 			st.notebook = st.notebook || isNotebook(p.Name)
 			st.server = st.server || isServer(p.Name)
 		}

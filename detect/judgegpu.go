@@ -59,11 +59,11 @@ type judged struct {
 	pcie   flow
 	slow   slowdowns
 
-	open     int  // processes that have it open
-	listed   bool // that is known
-	notebook bool // one of them is a notebook's
-	server   bool // one of them is an inference server's
-	pid      int  // of the first
+	open         int  // processes that have it open
+	listed       bool // that is known
+	notebook     bool // one of them is a notebook's
+	server       bool // one of them is an inference server's
+	pid, lastPID int  // the lowest and the highest of them; 0: not told
 }
 
 func newJudged() *judged {

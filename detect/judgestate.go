@@ -37,6 +37,9 @@ func (j *Judge) Restore(data []byte) error {
 		if st == nil || st.Rest == nil || st.Usual == nil || len(fresh.gpus) >= maxJudged {
 			continue
 		}
+		if !slices.Contains(VerdictNames, st.Name) {
+			st.Name = "" // a release that knew another one
+		}
 		full := newJudged()
 		full.Name, full.Since, full.Holder, full.Rest, full.Usual, full.Seen = st.Name, st.Since, st.Holder, st.Rest, st.Usual, st.Seen
 		full.seen = st.Seen

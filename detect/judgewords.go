@@ -19,6 +19,7 @@ func (f *figures) words(of VerdictName, scratch []byte) string {
 		w.say("given away, and no process has it open")
 	case VerdictUnknown:
 		w.say(f.blind())
+		return string(w)
 	}
 	w.ratio("GPU", f.util, "busy")
 	w.ratio("SMs", f.sm, "")
@@ -57,24 +58,28 @@ func (f *figures) blind() string {
 	switch {
 	case !f.answers:
 		return "the driver does not answer for it"
-	case !f.known && f.young:
-		return "less than two minutes of readings yet"
 	case f.cut:
 		return "it is cut into MIG instances, and what they do together is not told"
+	case !f.known && f.young:
+		return "less than two minutes of readings yet"
 	case math.IsNaN(f.util) && math.IsNaN(f.sm):
 		return "neither its utilization nor its SM activity is told"
+	case !f.known:
+		return "less than two minutes of readings since it answers again"
 	}
 	return "it does nothing, and it is not told who has it"
 }
 
 func (f *figures) sayThrottled(w *phrase) {
 	if f.slow < 0 {
-		w.ratio("its limit is", f.lowered, "of the board's, which held its clocks for")
-		w.ratio("", f.capped, "of the time")
+		w.ratio("its limit is", f.lowered, "of the board's own")
+		w.ratio("the software power cap held its clocks for", f.capped, "of the time")
 		return
 	}
 	w.say(slowdownReasons[f.slow].cause)
-	w.ratio("held its clocks for", f.slowShare, "of ten minutes")
+	*w = append(*w, " held its clocks for "...)
+	*w = strconv.AppendFloat(*w, 100*f.slowShare, 'f', 1, 64)
+	*w = append(*w, " % of ten minutes"...)
 }
 
 func (f *figures) sayRequests(w *phrase) {
@@ -86,14 +91,14 @@ func (f *figures) sayRequests(w *phrase) {
 func (f *figures) sayHost(w *phrase, of VerdictName) {
 	w.ratio("CPU", f.cpu, "")
 	w.ratio("busiest core", f.core, "")
-	w.ratio("held back by its CPU quota", f.held, "of the time")
-	w.ratio("a task waits for a CPU", f.waitCPU, "of the time")
-	w.ratio("waits for data", f.loader, "of the time")
+	w.some("held back by its CPU quota", f.held, "of the time")
+	w.some("a task waits for a CPU", f.waitCPU, "of the time")
+	w.some("waits for data", f.loader, "of the time")
 	io := f.ioOwn
 	if math.IsNaN(io) {
 		io = f.io
 	}
-	w.ratio("something waits for I/O", io, "of the time")
+	w.some("something waits for I/O", io, "of the time")
 	w.bytes("reads from block devices", largerKnown(f.workRead, f.read))
 	w.bytes("from network file systems", f.remote)
 	if of == VerdictHostBound {
@@ -119,12 +124,17 @@ func (w *phrase) ratio(what string, x float64, tail string) {
 		return
 	}
 	w.say(what)
-	if what != "" {
-		*w = append(*w, ' ')
-	}
+	*w = append(*w, ' ')
 	*w = strconv.AppendFloat(*w, 100*x, 'f', 0, 64)
 	*w = append(*w, " %"...)
 	w.tail(tail)
+}
+
+// some writes a ratio that is worth a word.
+func (w *phrase) some(what string, x float64, tail string) {
+	if x >= 0.005 {
+		w.ratio(what, x, tail)
+	}
 }
 
 func (w *phrase) number(x float64, tail string) {

@@ -47,11 +47,11 @@ func (k *jobState) watchQuiet(j *Judge, s *collector.Snapshot) {
 		return // as after a restart
 	}
 	if !quiet {
-		k.Quiet.end(now, k.pid)
+		k.Quiet.end(now)
 		y.told.Seen = ""
 		return
 	}
-	k.Quiet.begin(now, k.pid)
+	k.Quiet.begin(now)
 	if k.served || k.server || k.notebook || k.listed && k.open == 0 {
 		return // it has nothing to do, or has ended
 	}

@@ -140,7 +140,7 @@ var book = []*Rule{
 			"A job waits for its slowest rank. The software power cap at full power is normal and no finding. A power limit below the board's own is information.",
 		Action:   "Look at temperature, air flow and power supply of the node, and at who lowered limits.",
 		Unit:     "ratio",
-		Hold:     10 * time.Minute,
+		Hold:     5 * time.Minute,
 		HiddenBy: []ID{IDXid, IDGPULost},
 		Watch:    []*metric.Def{metric.Temperature, metric.MemoryTemperature, metric.PowerDraw, metric.Utilization},
 		Runbook:  "throttled_gpu",

@@ -274,7 +274,7 @@ func TestManyOwnersFitALine(t *testing.T) {
 		}
 	}
 	g := gpu(1, 32)
-	facts := strings.Join((&answer{snapshot: &server.Snapshot{}}).gpuFacts(&g), "\n")
+	facts := strings.Join((&answer{snapshot: &server.Snapshot{}, findings: &server.Findings{}}).gpuFacts(&g), "\n")
 	for _, want := range []string{"used by pod:ns/p0\n", "not used by pod:ns/p1, ", "and 27 more allocations"} {
 		if !strings.Contains(facts, want) {
 			t.Errorf("why does not say %q:\n%s", want, facts)
