@@ -99,7 +99,11 @@ func (f *figures) sayHost(w *phrase, of VerdictName) {
 		io = f.io
 	}
 	w.some("something waits for I/O", io, "of the time")
-	w.bytes("reads from block devices", largerKnown(f.workRead, f.read))
+	if math.IsNaN(f.workRead) {
+		w.bytes("the host reads from block devices", f.read)
+	} else {
+		w.bytes("reads from block devices", f.workRead)
+	}
 	w.bytes("from network file systems", f.remote)
 	if of == VerdictHostBound {
 		w.say("the cause is not known")
