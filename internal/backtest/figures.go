@@ -78,3 +78,14 @@ func (f *Figures) Delay(q float64) time.Duration { return quantileOf(f.Delays, q
 func (f *Figures) Rate(s rules.Severity) Rate {
 	return Rate{f.False[s], f.Watched.Hours() / week.Hours()}
 }
+
+// Join adds the figures of others.
+func (f *Figures) Join(o Figures) {
+	f.Truths += o.Truths
+	f.Found += o.Found
+	for s := range f.False {
+		f.False[s] += o.False[s]
+	}
+	f.Delays = append(f.Delays, o.Delays...)
+	f.Watched += o.Watched
+}

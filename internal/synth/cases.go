@@ -76,7 +76,14 @@ func ill(c Case, set func(*Node, *tenant)) *Case {
 	}
 	which := c.Tenants[0]
 	c.begin = func(n *Node) { set(n, n.tenants[which]) }
-	c.end = func(n *Node) { n.tenants[which].woes = woes{} }
+	c.end = func(n *Node) {
+		t := n.tenants[which]
+		if w := t.woes; w.hung || w.stalled || w.leakGPU+w.leakHost+w.leakKV > 0 || w.silent { // somebody starts it again
+			t.stop()
+			t.start(n)
+		}
+		t.woes = woes{}
+	}
 	return &c
 }
 
@@ -87,7 +94,15 @@ func broken(c Case, set func(*Node, *gpu)) *Case {
 	}
 	which := c.GPUs[0]
 	c.begin = func(n *Node) { set(n, n.gpus[which]) }
-	c.end = func(n *Node) { n.gpus[which].ills = ills{} }
+	c.end = func(n *Node) {
+		g := n.gpus[which]
+		if g.ills.lost || g.ills.hung { // the node is repaired, and the job begins again
+			g.tenant.stop()
+			g.tenant.start(n)
+		}
+		g.ills = ills{}
+		n.stale = true
+	}
 	return &c
 }
 
@@ -127,10 +142,10 @@ func clockFaults() []*Case {
 	slows := []rules.ID{"straggler", "slow_training", "hot_gpu"}
 	return []*Case{
 		broken(Case{Name: "power brake", Effect: "hardware takes 30 % of a GPU's clock", Life: JobStage,
-			Rules: []rules.ID{"throttled_gpu"}, Also: slows, Verdicts: []string{"throttled"}},
+			Rules: []rules.ID{"throttled_gpu"}, Also: slows, Verdicts: []string{"throttled_power", "throttled_hardware"}},
 			func(_ *Node, g *gpu) { g.ills.brake = 0.3 }),
 		broken(Case{Name: "cooling failed", Effect: "a GPU gives off heat 90 % worse and is held at its thermal limit", Life: JobStage,
-			Rules: []rules.ID{"throttled_gpu", "hot_gpu"}, Also: slows, Verdicts: []string{"throttled"}},
+			Rules: []rules.ID{"throttled_gpu", "hot_gpu"}, Also: slows, Verdicts: []string{"throttled_thermal"}},
 			func(_ *Node, g *gpu) { g.ills.dust = 0.9 }),
 		broken(Case{Name: "hot GPU", Effect: "a GPU gives off heat 35 % worse: 12 °C above its peers, not yet throttled", Life: JobStage,
 			Rules: []rules.ID{"hot_gpu"}, Warm: 8 * time.Hour, Lasts: 3 * time.Hour},
@@ -139,7 +154,7 @@ func clockFaults() []*Case {
 			Rules: []rules.ID{"throttled_gpu", "straggler"}, Also: slows, Lasts: 2 * time.Hour, Warm: 6 * time.Hour},
 			func(_ *Node, g *gpu) { g.ills.slow = 0.2 }),
 		broken(Case{Name: "power limit lowered", Effect: "a GPU's power limit is 70 % of its default", Life: JobStage,
-			Rules: []rules.ID{"throttled_gpu"}, Also: slows, Lasts: 2 * time.Hour},
+			Rules: []rules.ID{"throttled_gpu"}, Also: slows, Verdicts: []string{"throttled_power"}, Lasts: 2 * time.Hour},
 			func(_ *Node, g *gpu) { g.ills.limit = 0.7 * g.board.limit }),
 	}
 }
@@ -163,9 +178,9 @@ func boundCases() []*Case {
 
 func queueFaults() []*Case {
 	return []*Case{
-		ill(Case{Name: "saturated with a queue", Effect: "arrivals of 2.5 times the usual ones, above capacity", Life: ChatStage,
-			Rules: []rules.ID{"saturated_gpu", "queueing"}, Also: []rules.ID{"unusual_model_use"}, Verdicts: []string{"vram_bound", "kv_bound", "memory_bound", "compute_bound"}, Warm: 24 * time.Hour, Lasts: 90 * time.Minute},
-			func(_ *Node, t *tenant) { t.woes.load = 2.5 }),
+		ill(Case{Name: "saturated with a queue", Effect: "arrivals of 1.3 times the capacity", Life: ChatStage,
+			Rules: []rules.ID{"saturated_gpu", "queueing"}, Also: []rules.ID{"unusual_model_use"}, Verdicts: []string{"vram_bound", "compute_bound", "memory_bound"}, Warm: 24 * time.Hour, Lasts: 90 * time.Minute},
+			func(_ *Node, t *tenant) { t.woes.over = 1.3 }),
 		ill(Case{Name: "queue grows", Effect: "arrivals grow by 60 % of capacity an hour", Life: ChatStage,
 			Rules: []rules.ID{"queueing", "saturated_gpu"}, Also: []rules.ID{"unusual_model_use"}, Warm: 24 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.growth = 0.6 }),

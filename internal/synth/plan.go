@@ -22,8 +22,8 @@ func planOf(n *Node) planner {
 	case JobStage, PodStage:
 		n.add(n.trainingJob(4711, n.cfg.Life == PodStage), all()...)
 	case ChatStage:
-		n.add(n.serverOf(0, 0.5), 0, 1, 2, 3)
-		n.add(n.serverOf(1, 0.45), 4, 5, 6, 7)
+		n.add(n.serverOf(0, 0.36), 0, 1, 2, 3)
+		n.add(n.serverOf(1, 0.3), 4, 5, 6, 7)
 	case LabStage:
 		for i := range 4 {
 			n.add(n.notebook(i), i)

@@ -123,6 +123,7 @@ func (t *tenant) serve(n *Node, dt float64) {
 	if t.woes.growth > 0 {
 		rate += t.woes.growth * capacity * n.now.Sub(n.cfg.Trial.From).Hours()
 	}
+	rate = math.Max(rate, t.woes.over*capacity)
 	if t.woes.polls || t.woes.idle {
 		rate = 0
 	}

@@ -155,7 +155,9 @@ func (n *Node) try() {
 	switch on := !n.now.Before(t.From) && n.now.Before(t.To); {
 	case on && !n.trial:
 		n.trial = true
-		t.begin(n)
+		if t.begin != nil {
+			t.begin(n)
+		}
 	case on:
 		if t.during != nil {
 			t.during(n, n.now.Sub(t.From))

@@ -34,6 +34,7 @@ type woes struct {
 	bound          string  // memory, communication, pcie, encoder: what limits it instead of the SMs
 	idle           bool    // holds its GPUs and does nothing
 	load           float64 // arrivals, times the usual ones; 0: 1
+	over           float64 // arrivals, as a share of the capacity
 	growth         float64 // arrivals grow by so many times the capacity an hour
 	silent         bool    // works and nothing comes of it
 	leakGPU        float64 // bytes a second
