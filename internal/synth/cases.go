@@ -179,10 +179,10 @@ func boundCases() []*Case {
 func queueFaults() []*Case {
 	return []*Case{
 		ill(Case{Name: "saturated with a queue", Effect: "arrivals of 1.3 times the capacity", Life: ChatStage,
-			Rules: []rules.ID{"saturated_gpu", "queueing"}, Also: []rules.ID{"unusual_model_use"}, Verdicts: []string{"vram_bound", "compute_bound", "memory_bound"}, Warm: 24 * time.Hour, Lasts: 90 * time.Minute},
+			Rules: []rules.ID{"saturated_gpu"}, Also: []rules.ID{"queueing", "unusual_model_use"}, Verdicts: []string{"vram_bound", "compute_bound", "memory_bound"}, Warm: 24 * time.Hour, Lasts: 90 * time.Minute},
 			func(_ *Node, t *tenant) { t.woes.over = 1.3 }),
 		ill(Case{Name: "queue grows", Effect: "arrivals grow by 60 % of capacity an hour", Life: ChatStage,
-			Rules: []rules.ID{"queueing", "saturated_gpu"}, Also: []rules.ID{"unusual_model_use"}, Warm: 24 * time.Hour, Lasts: 3 * time.Hour},
+			Rules: []rules.ID{"queueing"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use"}, Warm: 24 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.growth = 0.6 }),
 		ill(Case{Name: "model used unlike its habit", Effect: "answers 5 times as long, prompts a quarter", Life: ChatStage,
 			Rules: []rules.ID{"unusual_model_use"}, Also: []rules.ID{"queueing", "saturated_gpu", "data_movement"}, Warm: 48 * time.Hour, Lasts: 6 * time.Hour},

@@ -101,7 +101,7 @@ func leakFaults() []*Case {
 			Rules: []rules.ID{"memory_leak"}, Warm: 12 * time.Hour, Lasts: 8 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.leakHost = 0.05 * memoryPerGPU * hour }),
 		ill(Case{Name: "leak of the KV cache", Effect: "8 % of the KV cache an hour is never given back", Life: ChatStage,
-			Rules: []rules.ID{"memory_leak", "queueing", "saturated_gpu"}, Warm: 24 * time.Hour, Lasts: 8 * time.Hour},
+			Rules: []rules.ID{"memory_leak"}, Also: []rules.ID{"queueing", "saturated_gpu"}, Warm: 24 * time.Hour, Lasts: 8 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.leakKV = 0.08 * hour }),
 	}
 }

@@ -42,7 +42,7 @@ func TestExplore(t *testing.T) {
 	fmt.Println(steps, "steps", time.Since(begin))
 }
 
-func TestExploreFleet(t *testing.T) {
+func TestXploreFleet(t *testing.T) {
 	if os.Getenv("EXPLORE") == "" {
 		t.Skip()
 	}
