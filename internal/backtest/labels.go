@@ -83,7 +83,7 @@ func parseTable(content []byte) ([]Truth, error) {
 			}
 			return ""
 		}
-		t := Truth{Kind: cell("kind"), Node: cell("node"), Subjects: strings.Fields(cell("subject")), Rules: ids(cell("rule")), Also: ids(cell("also"))}
+		t := Truth{Kind: cell("kind"), Node: cell("node"), Subjects: words[string](cell("subject")), Rules: words[rules.ID](cell("rule")), Also: words[rules.ID](cell("also"))}
 		line, _ := r.FieldPos(0)
 		if t.From, err = instant(cell("from")); err != nil {
 			return nil, fmt.Errorf("line %d: from: %w", line, err)
@@ -95,10 +95,10 @@ func parseTable(content []byte) ([]Truth, error) {
 	}
 }
 
-func ids(words string) []rules.ID {
-	var out []rules.ID
-	for _, w := range strings.Fields(words) {
-		out = append(out, rules.ID(w))
+func words[T ~string](s string) []T {
+	var out []T
+	for _, w := range strings.Fields(s) {
+		out = append(out, T(w))
 	}
 	return out
 }
@@ -117,18 +117,17 @@ func instant(s string) (time.Time, error) {
 
 // complete fills in the rules of a kind of fault and refuses what cannot be meant.
 func (t *Truth) complete(kinds Kinds) error {
-	if len(t.Rules) == 0 && kinds != nil {
-		if finds, also, known := kinds(t.Kind); known {
-			t.Rules, t.Also = finds, append(t.Also, also...)
-		}
-	}
-	if len(t.Rules) == 0 {
-		return fmt.Errorf("it names no rule, and %q is no kind of fault: docs/synthetic.md lists the kinds, docs/rules.md the rules", t.Kind)
-	}
 	for _, id := range slices.Concat(t.Rules, t.Also) {
 		if rules.Get(id) == nil {
 			return fmt.Errorf("there is no rule %q: docs/rules.md lists them", id)
 		}
+	}
+	if len(t.Rules) == 0 {
+		finds, also, known := kinds(t.Kind)
+		if !known {
+			return fmt.Errorf("it names no rule, and %q is no kind of fault: docs/synthetic.md lists the kinds, docs/rules.md the rules", t.Kind)
+		}
+		t.Rules, t.Also = finds, slices.Concat(t.Also, also)
 	}
 	if t.Kind == "" {
 		t.Kind = string(t.Rules[0])

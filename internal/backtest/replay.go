@@ -208,7 +208,8 @@ func (r *parts) read() (*collector.Part, error) {
 		if !errors.As(err, new(*frame.CorruptError)) {
 			return p, err
 		}
-		if last == err { //nolint:errorlint // the reader returns the same one if it cannot go on
+		if last == err { // the reader returns the same one if it cannot go on
+			r.rec.Damaged--
 			return nil, err
 		}
 		last = err
