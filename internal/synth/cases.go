@@ -114,7 +114,7 @@ func jobFaults() []*Case {
 		ill(Case{Name: "job hung, in a pod", Effect: "all 8 ranks spin in a collective whose other ranks are on other nodes", Life: PodStage,
 			Rules: []rules.ID{"job_hung"}, Also: []rules.ID{"job_stalled", "spend"}, Verdicts: []string{"hung"}, Lasts: 40 * time.Minute},
 			func(_ *Node, t *tenant) { t.woes.hung = true }),
-		ill(Case{Name: "job stalled", Effect: "all ranks at 2 % utilization, 1.5 % of the steps, nothing written", Life: JobStage,
+		ill(Case{Name: "job stalled", Effect: "all ranks at 2 % utilization, no step ends, nothing is written", Life: JobStage,
 			Rules: []rules.ID{"job_stalled"}, Also: []rules.ID{"slow_training", "spend", "idle_gpu"}, Verdicts: []string{"stalled"}},
 			func(_ *Node, t *tenant) { t.woes.stalled = true }),
 		ill(Case{Name: "straggler", Effect: "one rank computes 20 % longer in each step, at the usual clock", Life: JobStage,
@@ -195,8 +195,8 @@ func queueFaults() []*Case {
 
 func heldFaults() []*Case {
 	return []*Case{
-		ill(Case{Name: "idle and held", Effect: "a job keeps 8 GPUs and does nothing with them", Life: JobStage,
-			Rules: []rules.ID{"idle_gpu"}, Also: []rules.ID{"job_stalled", "spend", "slow_training"}, Verdicts: []string{"idle_held", "stalled"}, Lasts: 4 * time.Hour},
+		ill(Case{Name: "idle and held", Effect: "a job keeps 8 GPUs and does nothing with them from its beginning on", Life: JobStage,
+			Rules: []rules.ID{"idle_gpu"}, Also: []rules.ID{"spend"}, Verdicts: []string{"idle_held"}, Warm: time.Minute, Lasts: 4 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.idle = true }),
 		ill(Case{Name: "notebook forgotten", Effect: "a notebook keeps a GPU for 14 h and does nothing with it", Life: LabStage,
 			Rules: []rules.ID{"idle_gpu"}, Also: []rules.ID{"spend"}, Verdicts: []string{"idle_held"}, Lasts: 14 * time.Hour},

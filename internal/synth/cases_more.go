@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
 
@@ -117,7 +118,7 @@ func hardwareFaults() []*Case {
 			}),
 		broken(Case{Name: "row cannot be replaced", Effect: "a remap has failed: a bank has no spare rows", Life: JobStage, Rules: memory, Also: []rules.ID{"xid"}},
 			func(_ *Node, g *gpu) { g.ills.failed = true }),
-		broken(Case{Name: "corrected errors in a storm", Effect: "1,000 corrected ECC errors an hour", Life: JobStage, Rules: memory, Lasts: 3 * time.Hour},
+		broken(Case{Name: "corrected errors in a storm", Effect: "1,000 corrected ECC errors an hour", Life: JobStage, Rules: memory, Warm: 30 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, g *gpu) { g.ills.corrected = 1000 }),
 		broken(Case{Name: "uncorrected errors", Effect: "4 uncorrected ECC errors an hour", Life: JobStage, Rules: memory, Also: []rules.ID{"xid"}, Lasts: 3 * time.Hour},
 			func(_ *Node, g *gpu) { g.ills.uncorrected = 4 }),
@@ -125,16 +126,18 @@ func hardwareFaults() []*Case {
 			func(_ *Node, g *gpu) { g.ills.width = 8 }),
 		broken(Case{Name: "PCIe link slower", Effect: "generation 3, under load", Life: JobStage, Rules: []rules.ID{"pcie_link"}, Also: []rules.ID{"straggler", "slow_training"}},
 			func(_ *Node, g *gpu) { g.ills.gen = 3 }),
-		broken(Case{Name: "PCIe replays", Effect: "1,200 replays an hour", Life: JobStage, Rules: []rules.ID{"pcie_link"}, Lasts: 3 * time.Hour},
+		broken(Case{Name: "PCIe replays", Effect: "1,200 replays an hour", Life: JobStage, Rules: []rules.ID{"pcie_link"}, Warm: 30 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, g *gpu) { g.ills.replays = 1200 }),
 		broken(Case{Name: "NVLink down", Effect: "2 links of a GPU are down", Life: JobStage, Rules: []rules.ID{"nvlink"}, Also: []rules.ID{"straggler", "slow_training"}},
 			func(_ *Node, g *gpu) { g.ills.linksDown = 2 }),
-		broken(Case{Name: "NVLink errors", Effect: "600 CRC errors an hour", Life: JobStage, Rules: []rules.ID{"nvlink"}, Lasts: 3 * time.Hour},
+		broken(Case{Name: "NVLink errors", Effect: "600 CRC errors an hour", Life: JobStage, Rules: []rules.ID{"nvlink"}, Warm: 30 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, g *gpu) { g.ills.linkErrors = 600 }),
-		{Name: "driver does not answer", Effect: "calls on all GPUs hang", Life: JobStage, Rules: []rules.ID{"driver_unresponsive", "gpu_lost"}, Also: []rules.ID{"suspect_monitor"}, Lasts: 30 * time.Minute,
+		{Name: "driver does not answer", Effect: "calls on all GPUs hang", Life: JobStage, Rules: []rules.ID{"suspect_monitor", "driver_unresponsive"}, Also: []rules.ID{"gpu_lost"}, Lasts: 30 * time.Minute,
 			GPUs: all(), begin: func(n *Node) { n.hangAll(true) }, end: func(n *Node) { n.hangAll(false) }},
-		{Name: "driver slow", Effect: "calls take 500 times as long (90 ms)", Life: JobStage, Rules: []rules.ID{"driver_unresponsive"}, Also: []rules.ID{"suspect_monitor"},
-			begin: func(n *Node) { n.host.slowCalls = 500 }, end: func(n *Node) { n.host.slowCalls = 0 }},
+		{Name: "driver slow", Effect: "calls take 500 times as long (90 ms), so that GPUs are sampled 6 times less often", Life: JobStage, Rules: []rules.ID{"driver_unresponsive"}, Also: []rules.ID{"suspect_monitor"},
+			begin: func(n *Node) { n.slowDriver(500, 6) }, end: func(n *Node) { n.slowDriver(1, 1) }},
+		{Name: "port down", Effect: "an InfiniBand port is down", Life: JobStage, Rules: []rules.ID{"network_port"}, Also: []rules.ID{"job_hung", "job_stalled"},
+			begin: func(n *Node) { n.host.portDown = 3 }, end: func(n *Node) { n.host.portDown = 0 }},
 		broken(Case{Name: "GPU hangs", Effect: "calls on one GPU do not return", Life: JobStage, Rules: []rules.ID{"gpu_lost", "driver_unresponsive"}, Also: []rules.ID{"job_hung", "job_stalled", "suspect_monitor"}},
 			func(_ *Node, g *gpu) { g.ills.hung = true }),
 		broken(Case{Name: "GPU off the bus", Effect: "Xid 79, the GPU does not answer any more; the others spin", Life: JobStage, Rules: []rules.ID{"xid", "gpu_lost"}, Also: []rules.ID{"job_hung", "job_stalled"}},
@@ -156,6 +159,15 @@ func hardwareFaults() []*Case {
 			}},
 		{Name: "monitor frozen", Effect: "the driver's readings of all GPUs repeat, to the last digit, for 40 minutes of work", Life: JobStage, Rules: []rules.ID{"suspect_monitor"}, Also: []rules.ID{"driver_unresponsive"},
 			GPUs: all(), Lasts: 40 * time.Minute, begin: func(n *Node) { n.frozen = true }, end: func(n *Node) { n.frozen = false }},
+	}
+}
+
+// slowDriver makes calls take so many times as long, and the agent ask so many times less
+// often.
+func (n *Node) slowDriver(calls, sampling float64) {
+	n.host.slowCalls = calls
+	for _, g := range n.gpus {
+		setAll(g.readings, metric.GPUSlowdown, sampling, sampling, sampling, sampling)
 	}
 }
 

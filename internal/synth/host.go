@@ -22,22 +22,22 @@ const (
 
 // host is the machine around the GPUs.
 type host struct {
-	rng                *rand.Rand
-	cpuSeconds         [8]float64 // in the order of metric.CPUMode
-	busy, busiest      float64
-	load               [3]float64
-	available          float64
-	some, full         [4]float64
-	read, write, io    float64
-	rx, tx             float64
-	calls, failed      float64
-	callSeconds        float64
-	slowCalls          float64 // times as long as usual; 0: 1
-	records, fabric    float64
-	leaked             float64
-	ports              [nodeSize]float64 // bytes
-	portDown, portWait int               // one more than the index of the port
-	readings           collector.Readings
+	rng             *rand.Rand
+	cpuSeconds      [8]float64 // in the order of metric.CPUMode
+	busy, busiest   float64
+	load            [3]float64
+	available       float64
+	some, full      [4]float64
+	read, write, io float64
+	rx, tx          float64
+	calls, failed   float64
+	callSeconds     float64
+	slowCalls       float64 // times as long as usual; 0: 1
+	records, fabric float64
+	leaked          float64
+	ports           [nodeSize]float64 // bytes
+	portDown        int               // one more than the index of the port
+	readings        collector.Readings
 }
 
 func newHost(r *rand.Rand, up float64) host {

@@ -56,6 +56,7 @@ func (n *Node) boards() ([]collector.GPU, []collector.Process) {
 		switch {
 		case g.ills.lost || g.ills.hung:
 		case n.frozen: // it says again what it said, as if it were new
+			g.seen = n.now
 			for t := range metric.Tiers {
 				g.readings.Stamp(t, n.now)
 			}

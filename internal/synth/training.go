@@ -25,7 +25,7 @@ func (t *tenant) train(n *Node, dt, mood float64) {
 	case t.woes.hung || lost:
 		t.spin()
 	case t.woes.stalled:
-		t.crawl(dt)
+		t.crawl()
 	case age < warmUp:
 		t.load()
 	case t.checkpoints(age, dt):
@@ -54,11 +54,10 @@ func (t *tenant) spin() {
 }
 
 // crawl is a job whose ranks all wait for something outside.
-func (t *tenant) crawl(dt float64) {
+func (t *tenant) crawl() {
 	for _, g := range t.gpus {
 		g.work = work{duty: noise(t.rng, 0.02, 0.008), full: 0.5, tensor: 0.1, dram: 0.01, power: 0.2, rx: 1e6, tx: 1e6, link: 1e6}
 	}
-	t.learner.advance(0.015*dt, stepSeconds, 0)
 	t.ask = demandOnHost{cores: 0.4, busiest: 0.2, read: 1e4, rx: 1e4, tx: 1e4}
 }
 

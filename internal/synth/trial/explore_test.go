@@ -16,7 +16,7 @@ func TestExplore(t *testing.T) {
 	}
 	begin := time.Now()
 	steps := 0
-	results, err := Options{Seed: 7}.Cases(synth.Cases(), 2)
+	results, err := Options{Seed: 7}.Cases(synth.Cases(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
