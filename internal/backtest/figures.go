@@ -10,18 +10,18 @@ import (
 
 const week = 7 * 24 * time.Hour
 
-// Rate is how often something happened, over how long.
-type Rate struct {
+// Incidence is how often something happened, over how long.
+type Incidence struct {
 	Count    int     `json:"count"`
 	Exposure float64 `json:"exposure"` // GPU-weeks
 }
 
 // Per returns how often it happened in a GPU-week.
-func (r Rate) Per() float64 { return float64(r.Count) / r.Exposure }
+func (r Incidence) Per() float64 { return float64(r.Count) / r.Exposure }
 
 // AtMost returns the upper end of the one-sided 95 % interval of a Poisson rate, which
 // is exact: with nothing seen it is 3 over the exposure.
-func (r Rate) AtMost() float64 {
+func (r Incidence) AtMost() float64 {
 	return distuv.ChiSquared{K: 2 * float64(r.Count+1)}.Quantile(0.95) / 2 / r.Exposure
 }
 
@@ -75,8 +75,8 @@ func share(n, of int) float64 {
 func (f *Figures) Delay(q float64) time.Duration { return quantileOf(f.Delays, q) }
 
 // Rate returns how often people were told with that severity of what was nothing.
-func (f *Figures) Rate(s rules.Severity) Rate {
-	return Rate{f.False[s], f.Watched.Hours() / week.Hours()}
+func (f *Figures) Rate(s rules.Severity) Incidence {
+	return Incidence{f.False[s], f.Watched.Hours() / week.Hours()}
 }
 
 // Join adds the figures of others.

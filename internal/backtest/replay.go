@@ -233,6 +233,6 @@ func (r *Replayed) Told() []Told {
 }
 
 // Alerts returns how often anybody would have been told of something by that severity.
-func (r *Replayed) Alerts(s rules.Severity) Rate {
-	return Rate{Severities(r.Told())[s], r.Figures.Watched.Hours() / week.Hours()}
+func (r *Replayed) Alerts(s rules.Severity) Incidence {
+	return Incidence{Severities(r.Told())[s], r.Figures.Watched.Hours() / week.Hours()}
 }

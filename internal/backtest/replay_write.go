@@ -220,7 +220,7 @@ func (r *Replayed) WriteJSON(w io.Writer) error {
 	return e.Encode(out)
 }
 
-func alertOf(s rules.Severity, x Rate) alertJSON {
+func alertOf(s rules.Severity, x Incidence) alertJSON {
 	a := alertJSON{Severity: s, Count: x.Count, Weeks: x.Exposure}
 	if x.Exposure > 0 { // else nothing was watched, and there is no rate
 		per, most := x.Per(), x.AtMost()

@@ -22,13 +22,11 @@ func softwareFaults() []*Case {
 		{Name: "ranks differ", Effect: "two of a job's 8 processes have loaded another NCCL", Life: JobStage, Rules: []rules.ID{"version_mismatch"},
 			Also: []rules.ID{"version_changed"}, Tenants: []int{0},
 			begin: func(n *Node) {
-				t := n.tenants[0]
-				t.software.runtimes = append(slices.Clone(t.software.runtimes), collector.Version{Component: "nccl", Value: "2.21.5"})
+				n.tenants[0].software.odd = collector.Version{Component: "nccl", Value: "2.21.5"}
 				n.stale = true
 			},
 			end: func(n *Node) {
-				t := n.tenants[0]
-				t.software.runtimes = t.software.runtimes[:len(t.software.runtimes)-1]
+				n.tenants[0].software.odd = collector.Version{}
 				n.stale = true
 			}},
 		{Name: "runtime newer than the driver", Effect: "a job loads CUDA 13.0 beside a driver for 12.8", Life: JobStage, Rules: []rules.ID{"version_mismatch"},
@@ -86,8 +84,11 @@ func moneyFaults() []*Case {
 		ill(Case{Name: "exfiltration, slow", Effect: "a notebook sends 20 MB/s to a public network that it never talked to", Life: LabStage,
 			Rules: []rules.ID{"data_movement"}, Warm: 30 * time.Hour, Lasts: 4 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.egress, t.woes.remotes = 2e7, 1 }),
-		ill(Case{Name: "spend without output", Effect: "a server keeps 4 GPUs at 98 % and no request ends", Life: ChatStage,
-			Rules: []rules.ID{"spend", "queueing"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use", "job_hung", "job_stalled"}, Warm: 24 * time.Hour, Lasts: 3 * time.Hour},
+		ill(Case{Name: "spend without output", Effect: "a job works at full power, and no step ends", Life: JobStage,
+			Rules: []rules.ID{"spend"}, Also: []rules.ID{"job_hung", "job_stalled", "slow_training"}, Lasts: 3 * time.Hour},
+			func(_ *Node, t *tenant) { t.woes.silent = true }),
+		ill(Case{Name: "server answers nobody", Effect: "a server keeps 4 GPUs at 98 %, and no request ends or makes a token", Life: ChatStage,
+			Rules: []rules.ID{"spend", "queueing", "job_hung", "job_stalled"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use"}, Warm: 24 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.silent = true }),
 	}
 }
@@ -138,14 +139,14 @@ func hardwareFaults() []*Case {
 			begin: func(n *Node) { n.slowDriver(500, 6) }, end: func(n *Node) { n.slowDriver(1, 1) }},
 		{Name: "port down", Effect: "an InfiniBand port is down", Life: JobStage, Rules: []rules.ID{"network_port"}, Also: []rules.ID{"job_hung", "job_stalled"},
 			begin: func(n *Node) { n.host.portDown = 3 }, end: func(n *Node) { n.host.portDown = 0 }},
-		broken(Case{Name: "GPU hangs", Effect: "calls on one GPU do not return", Life: JobStage, Rules: []rules.ID{"gpu_lost", "driver_unresponsive"}, Also: []rules.ID{"job_hung", "job_stalled", "suspect_monitor"}},
+		broken(Case{Name: "GPU hangs", Effect: "calls on one GPU do not return", Life: JobStage, Rules: []rules.ID{"gpu_lost", "driver_unresponsive"}, Also: []rules.ID{"job_hung", "job_stalled", "suspect_monitor", "spend"}},
 			func(_ *Node, g *gpu) { g.ills.hung = true }),
-		broken(Case{Name: "GPU off the bus", Effect: "Xid 79, the GPU does not answer any more; the others spin", Life: JobStage, Rules: []rules.ID{"xid", "gpu_lost"}, Also: []rules.ID{"job_hung", "job_stalled"}},
+		broken(Case{Name: "GPU off the bus", Effect: "Xid 79, the GPU does not answer any more; the others spin", Life: JobStage, Rules: []rules.ID{"xid", "gpu_lost"}, Also: []rules.ID{"job_hung", "job_stalled", "spend"}},
 			func(n *Node, g *gpu) {
 				n.xid(g, 79)
 				g.ills.lost = true
 			}),
-		broken(Case{Name: "GPU gone without a word", Effect: "the GPU does not answer any more; the others spin", Life: JobStage, Rules: []rules.ID{"gpu_lost"}, Also: []rules.ID{"job_hung", "job_stalled"}},
+		broken(Case{Name: "GPU gone without a word", Effect: "the GPU does not answer any more; the others spin", Life: JobStage, Rules: []rules.ID{"gpu_lost"}, Also: []rules.ID{"job_hung", "job_stalled", "spend"}},
 			func(_ *Node, g *gpu) { g.ills.lost = true }),
 		broken(Case{Name: "uncorrectable error reported", Effect: "Xid 48", Life: JobStage, Rules: []rules.ID{"xid"}, Also: memory},
 			func(n *Node, g *gpu) {

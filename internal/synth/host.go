@@ -126,6 +126,8 @@ func (h *host) see(n *Node) {
 	r.Set(metric.NVMLHung, hung)
 	r.Set(metric.NVMLEventSets, 0)
 	r.Set(metric.NVMLHostPIDs, 1)
+	r.Set(metric.AllocationsKnown, 1)
+	r.Set(metric.AllocationsUnresolved, 0)
 	r.Set(metric.CPUCount, hostCPUs)
 	r.Set(metric.ConfidentialComputing, 0)
 	setAll(r, metric.PCIGPUs, nodeSize, 0, 0, 0)

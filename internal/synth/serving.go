@@ -114,9 +114,10 @@ func (t *tenant) serve(n *Node, dt float64) {
 		return
 	}
 	s.ready = true
-	slots := slotsPerGPU * k
+	all := slotsPerGPU * k
+	slots := all * scale(t.woes.narrow)
 	capacity := slots / (serviceTime * scale(t.woes.lengths))
-	rate := s.busy * slots / serviceTime * math.Exp(s.bursts.step(t.rng, dt)+s.busyness.step(t.rng, dt)) * scale(t.woes.load)
+	rate := s.busy * all / serviceTime * math.Exp(s.bursts.step(t.rng, dt)+s.busyness.step(t.rng, dt)) * scale(t.woes.load)
 	if !s.flat {
 		rate *= course(n.now)
 	}
@@ -132,7 +133,7 @@ func (t *tenant) serve(n *Node, dt float64) {
 	}
 	s.queue(t, rate, capacity, slots, dt)
 	s.page(n.now, t)
-	t.workOfServer(slots, k)
+	t.workOfServer(all, k)
 }
 
 func scale(x float64) float64 {
@@ -214,7 +215,7 @@ func (t *tenant) workOfServer(slots, k float64) {
 	s, fill := t.server, t.server.running/slots
 	for _, g := range t.gpus {
 		w := work{full: 0.5 + 0.3*fill, tensor: 0.1 + 0.2*fill, power: 0.5 + 0.2*fill, rx: noise(t.rng, 4e7+4e7*fill, 4e6), tx: noise(t.rng, 3e7+3e7*fill, 3e6),
-			link: 0.05 * g.board.linkSpeed * fill * bit(k > 1), wobble: 0.02}
+			link: 0.05 * g.board.linkSpeed * fill * bit(k > 1), wobble: 0.004 + 0.02*(1-fill)}
 		if s.running > 0 {
 			w.duty = clamp(noise(t.rng, 0.35+0.64*fill, 0.006), 0.1, 1)
 		}

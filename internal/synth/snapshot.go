@@ -146,7 +146,7 @@ type software struct {
 	image     string
 	port      int
 	datasets  []collector.Dataset // without owner
-	lastNamed string
+	odd      collector.Version // that two of its processes have loaded in place of the others'
 }
 
 func softwareOf(k kind) software {
@@ -181,8 +181,17 @@ func (n *Node) look() *collector.Inventory {
 		if !t.up {
 			continue
 		}
-		for _, v := range append(slices.Clip(t.software.runtimes), collector.Version{Component: "libcuda", Value: n.version("driver")}) {
-			i.Runtimes = append(i.Runtimes, collector.Runtime{Owner: t.owner, Component: v.Component, Version: v.Value, Processes: len(t.gpus)})
+		for _, v := range append(slices.Clip(t.software.runtimes), collector.Version{Component: "libcuda", Value: n.version("driver")}, t.software.odd) {
+			if v.Component == "" {
+				continue
+			}
+			here := len(t.gpus)
+			if v == t.software.odd {
+				here = 2
+			} else if v.Component == t.software.odd.Component {
+				here -= 2
+			}
+			i.Runtimes = append(i.Runtimes, collector.Runtime{Owner: t.owner, Component: v.Component, Version: v.Value, Processes: here})
 		}
 		if t.owner.Kind == "pod" {
 			i.Images = append(i.Images, collector.Image{Owner: t.owner, Container: t.container, Name: t.software.image, Digest: digestOf(t.software.image)})

@@ -36,6 +36,7 @@ type woes struct {
 	load           float64 // arrivals, times the usual ones; 0: 1
 	over           float64 // arrivals, as a share of the capacity
 	growth         float64 // arrivals grow by so many times the capacity an hour
+	narrow         float64 // share of the requests that a server works on at once; 0: 1
 	silent         bool    // works and nothing comes of it
 	leakGPU        float64 // bytes a second
 	leakHost       float64

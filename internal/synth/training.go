@@ -117,7 +117,9 @@ func (t *tenant) learn(dt, mood float64) {
 		busy := alone * own(g) / total // the rest of a step it waits for the others
 		g.work = t.rankWork(g, busy, (p.compute-alone*own(g)+p.collective)/total, p.collective/total, stepSeconds/total)
 	}
-	t.learner.advance(dt, total, p.loader/total)
+	if !w.silent {
+		t.learner.advance(dt, total, p.loader/total)
+	}
 	t.askForTraining(stepSeconds / total)
 }
 

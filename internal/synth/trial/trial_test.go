@@ -139,7 +139,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 func TestRates(t *testing.T) {
 	// Garwood's exact limits: 3.00 for none, 4.74 for one, 9.15 for four.
 	for count, want := range map[int]float64{0: 2.9957, 1: 4.7439, 4: 9.1535} {
-		if got := (backtest.Rate{Count: count, Exposure: 2}).AtMost(); got < (want-0.001)/2 || got > (want+0.001)/2 {
+		if got := (backtest.Incidence{Count: count, Exposure: 2}).AtMost(); got < (want-0.001)/2 || got > (want+0.001)/2 {
 			t.Errorf("%d in 2 GPU-weeks are at most %.4f a GPU-week, want %.4f", count, got, want/2)
 		}
 	}
