@@ -142,11 +142,11 @@ func bootID(name string, boot int) string { return name + "-boot-" + string(rune
 
 // software is what a tenant has loaded.
 type software struct {
-	runtimes  []collector.Version
-	image     string
-	port      int
-	datasets  []collector.Dataset // without owner
-	odd      collector.Version // that two of its processes have loaded in place of the others'
+	runtimes []collector.Version
+	image    string
+	port     int
+	datasets []collector.Dataset // without owner
+	odd      collector.Version   // that two of its processes have loaded in place of the others'
 }
 
 func softwareOf(k kind) software {
