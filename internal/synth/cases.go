@@ -188,10 +188,10 @@ func queueFaults() []*Case {
 			Rules: []rules.ID{"saturated_gpu", "queueing"}, Also: []rules.ID{"unusual_model_use"}, Warm: 24 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.growth = 0.6 }),
 		ill(Case{Name: "model used unlike its habit", Effect: "answers 5 times as long, prompts a quarter", Life: ChatStage,
-			Rules: []rules.ID{"unusual_model_use"}, Also: []rules.ID{"queueing", "saturated_gpu", "data_movement"}, Warm: 48 * time.Hour, Lasts: 6 * time.Hour},
+			Rules: []rules.ID{"unusual_model_use"}, Also: []rules.ID{"queueing", "saturated_gpu", "data_movement"}, Warm: 80 * time.Hour, Lasts: 6 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.lengths, t.woes.prompts, t.woes.load = 5, 0.25, 0.5 }),
 		ill(Case{Name: "requests fail", Effect: "30 % of the requests end with an error", Life: ChatStage,
-			Rules: []rules.ID{"unusual_model_use"}, Warm: 48 * time.Hour, Lasts: 3 * time.Hour},
+			Rules: []rules.ID{"unusual_model_use"}, Warm: 80 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.errors = 0.3 }),
 	}
 }

@@ -18,7 +18,7 @@ const (
 	prefillTime = 0.12   // seconds
 	waitShape   = 3.4    // of the log-logistic queue time
 	emptyWait   = 0.05   // seconds, when nobody waits
-	patience    = 3000.0 // waiting requests at which no more come
+	patience    = 20000.0 // waiting requests at which no more come
 )
 
 // server is an inference server: a queue before so many slots.
