@@ -30,6 +30,7 @@ func Detectors(cfg DetectorConfig) []Detector {
 		NewSaturated(cfg.Saturated),
 		NewIdle(cfg.Idle),
 		NewVersion(cfg.Version),
+		NewDrainedOccupied(),
 	}
 }
 

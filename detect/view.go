@@ -19,6 +19,7 @@ type View struct {
 	Time       time.Time   // of the newest snapshot; zero before the first
 	Findings   []Finding   // firing, then pending that nothing hides, then resolved in the last day; the worst first
 	Incidents  []Incident  // open, then resolved in the last day; the newest first
+	Standings  []Standing  // of all rules, in the order of the detectors
 	Conditions []Condition // of rules with Rule.State, by rule in the order of the detectors
 
 	// VersionChanges counts for each component how often its version has changed
@@ -46,7 +47,7 @@ func (e *Engine) View() *View { return e.view.Load() }
 func (e *Engine) publish() {
 	v := &View{Time: e.now}
 	if old := e.view.Load(); old != nil && !e.changed && e.now.Sub(e.published) < refresh {
-		v.Findings, v.Incidents, v.Conditions, v.VersionChanges = old.Findings, old.Incidents, old.Conditions, old.VersionChanges
+		v.Findings, v.Incidents, v.Standings, v.Conditions, v.VersionChanges = old.Findings, old.Incidents, old.Standings, old.Conditions, old.VersionChanges
 	} else {
 		e.build(v)
 		e.changed, e.published = false, e.now
@@ -76,6 +77,7 @@ func (e *Engine) build(v *View) {
 		v.Conditions = append(v.Conditions, w.conditions...)
 	}
 	v.Findings = append(v.Findings, e.finished...)
+	v.Standings = e.standings()
 	slices.SortStableFunc(v.Findings, byUrgency)
 	for _, in := range slices.Backward(e.incidents.all) {
 		v.Incidents = append(v.Incidents, in.export())
