@@ -31,6 +31,7 @@ func Detectors(cfg DetectorConfig) []Detector {
 		NewIdle(cfg.Idle),
 		NewVersion(cfg.Version),
 		NewDrainedOccupied(),
+		NewUnusual(),
 	}
 }
 
