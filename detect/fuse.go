@@ -15,8 +15,11 @@ const (
 	fuseFloor  = 5.0 // nats of one reading that are nothing unusual
 	fuseKinds  = 4   // the strongest kinds of readings that count
 
-	fusedOnce  = 5.3 // fused nats that a healthy GPU reaches once a week
-	fusedSlope = 0.5 // nats of rarity for each fused nat above that
+	warmTime     = time.Hour
+	restartShare = 0.5 // of the usual memory of the holder: below, it has started again
+
+	fusedOnce  = 4.7 // fused nats that a healthy GPU reaches once a week
+	fusedSlope = 0.6 // nats of rarity for each fused nat above that
 	fusedLeast = 0.5 // fused nats of a second kind: one reading alone is no finding
 )
 
@@ -49,14 +52,15 @@ func newWatched(k kind, h *habit) watched {
 	return watched{kind: k, habit: h, usual: math.NaN(), odd: stream.NewMean(fuseWindow, fuseSteps, 2*rateGap)}
 }
 
-// add takes up a reading, and reports whether a minute of it is now whole.
-func (w *watched) add(at time.Time, x float64) bool {
+// add takes up a reading, and reports whether a minute of it is now whole. Nothing is odd
+// about a workload that warms up.
+func (w *watched) add(at time.Time, x float64, warming bool) bool {
 	before := w.habit.mean
 	if _, whole := w.habit.add(at, x); !whole {
 		return false
 	}
 	odd := 0.0
-	if w.habit.judges() {
+	if !warming && w.habit.judges() {
 		odd = max(0, w.habit.evidence()-fuseFloor)
 	}
 	w.odd.Add(at, odd)

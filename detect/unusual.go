@@ -26,7 +26,7 @@ type Unusual struct {
 type unusualGPU struct {
 	readings [unusualReadings]watched
 	at       time.Time // of the newest fast reading
-	began    time.Time // of the workload, as far as this process has seen it
+	began    time.Time // of the workload, as far as this process has seen it, or its last restart
 	owner    collector.Owner
 	stage    string
 	class    class
@@ -69,7 +69,7 @@ func (d *Unusual) Observe(s *collector.Snapshot, report func(Observation)) {
 			st.at = at
 			d.read(s, g, st)
 		}
-		if st.at.Sub(st.began) >= fuseWindow {
+		if st.at.Sub(st.began) >= warmTime {
 			d.tell(s, g, st, report)
 		}
 	}
@@ -132,11 +132,25 @@ func (d *Unusual) read(s *collector.Snapshot, g *collector.GPU, st *unusualGPU) 
 			}
 			*r = newWatched(unusualKinds[i].kind, h)
 		}
-		st.dirty = r.add(st.at, x) || st.dirty
+		st.dirty = r.add(st.at, x, st.at.Sub(st.began) < warmTime) || st.dirty
+	}
+	if r := &st.readings[oddOwner]; r.habit != nil && r.habit.mean < float64(restartShare*r.usual) {
+		st.restart()
 	}
 	if st.dirty {
 		st.fused, st.dirty = fuse(st.readings[:]), false
 	}
+}
+
+// restart begins anew with a workload that has done so: how it warms up is no fault.
+func (st *unusualGPU) restart() {
+	st.began = st.at
+	for i := range st.readings {
+		if r := &st.readings[i]; r.habit != nil {
+			*r = newWatched(r.kind, r.habit)
+		}
+	}
+	st.dirty = true
 }
 
 func (d *Unusual) tell(s *collector.Snapshot, g *collector.GPU, st *unusualGPU, report func(Observation)) {
