@@ -44,7 +44,8 @@ type watched struct {
 	habit *habit
 	odd   *stream.Mean
 	nats  float64   // over the window, as of the newest minute
-	since time.Time // since when there has been some, without a break of the window
+	since time.Time // since when there has been some, without a break of ten minutes
+	last  time.Time // when there last was
 	usual float64   // what the reading was before
 }
 
@@ -52,29 +53,28 @@ func newWatched(k kind, h *habit) watched {
 	return watched{kind: k, habit: h, usual: math.NaN(), odd: stream.NewMean(fuseWindow, fuseSteps, 2*rateGap)}
 }
 
-// add takes up a reading, and reports whether a minute of it is now whole. Nothing is odd
-// about a workload that warms up.
-func (w *watched) add(at time.Time, x float64, warming bool) bool {
+// add takes up a reading, and reports whether a minute of it is now whole.
+func (w *watched) add(at time.Time, x float64) bool {
 	before := w.habit.mean
 	if _, whole := w.habit.add(at, x); !whole {
 		return false
 	}
 	odd := 0.0
-	if !warming && w.habit.judges() {
+	if w.habit.judges() {
 		odd = max(0, w.habit.evidence()-fuseFloor)
 	}
 	w.odd.Add(at, odd)
-	nats, _ := w.odd.Over(at, fuseWindow)
-	if w.nats = nats; math.IsNaN(nats) {
-		w.nats = 0
+	w.nats = 0
+	if mean, covered := w.odd.Over(at, fuseWindow); covered > 0 {
+		w.nats = float64(mean * covered.Seconds() / fuseWindow.Seconds())
 	}
-	switch {
-	case w.nats == 0:
-		w.since = time.Time{}
-	case w.since.IsZero():
-		w.since = at
+	if odd > 0 {
+		if at.Sub(w.last) > groupWindow {
+			w.since = at
+		}
+		w.last = at
 	}
-	if w.since.IsZero() {
+	if w.nats < fusedLeast {
 		w.settle(before)
 	}
 	return true
@@ -93,7 +93,7 @@ func (w *watched) settle(x float64) {
 }
 
 func (w *watched) shift(by time.Duration) {
-	shift(by, &w.since)
+	shift(by, &w.since, &w.last)
 	w.odd.Shift(by)
 }
 

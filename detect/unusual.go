@@ -24,18 +24,19 @@ type Unusual struct {
 
 // unusualGPU is what is kept of one GPU.
 type unusualGPU struct {
-	readings [unusualReadings]watched
-	at       time.Time // of the newest fast reading
-	began    time.Time // of the workload, as far as this process has seen it, or its last restart
-	owner    collector.Owner
-	stage    string
-	class    class
-	known    bool // owner, stage and class are
-	nvlink   rate
-	fused    fused
-	dirty    bool // a minute of a reading has become whole
-	told     Evidence
-	toldAt   time.Time
+	readings  [unusualReadings]watched
+	at        time.Time // of the newest fast reading
+	began     time.Time // of the workload, as far as this process has seen it
+	restarted time.Time // when it last was, in the time that this process has seen
+	owner     collector.Owner
+	stage     string
+	class     class
+	known     bool // owner, stage and class are
+	nvlink    rate
+	fused     fused
+	dirty     bool // a minute of a reading has become whole
+	told      Evidence
+	toldAt    time.Time
 }
 
 // tokenRate is the rate of tokens of one endpoint.
@@ -69,7 +70,7 @@ func (d *Unusual) Observe(s *collector.Snapshot, report func(Observation)) {
 			st.at = at
 			d.read(s, g, st)
 		}
-		if st.at.Sub(st.began) >= warmTime {
+		if st.at.Sub(st.began) >= fuseWindow {
 			d.tell(s, g, st, report)
 		}
 	}
@@ -120,8 +121,9 @@ func (d *Unusual) state(s *collector.Snapshot, g *collector.GPU) *unusualGPU {
 
 // read takes up the readings of a GPU, its holder and what is served on it.
 func (d *Unusual) read(s *collector.Snapshot, g *collector.GPU, st *unusualGPU) {
+	warming := !st.restarted.IsZero() && st.at.Sub(st.restarted) < warmTime
 	for i, x := range d.values(s, g, st) {
-		if math.IsNaN(x) {
+		if math.IsNaN(x) || warming {
 			continue
 		}
 		r := &st.readings[i]
@@ -132,7 +134,7 @@ func (d *Unusual) read(s *collector.Snapshot, g *collector.GPU, st *unusualGPU) 
 			}
 			*r = newWatched(unusualKinds[i].kind, h)
 		}
-		st.dirty = r.add(st.at, x, st.at.Sub(st.began) < warmTime) || st.dirty
+		st.dirty = r.add(st.at, x) || st.dirty
 	}
 	if r := &st.readings[oddOwner]; r.habit != nil && r.habit.mean < float64(restartShare*r.usual) {
 		st.restart()
@@ -142,9 +144,10 @@ func (d *Unusual) read(s *collector.Snapshot, g *collector.GPU, st *unusualGPU) 
 	}
 }
 
-// restart begins anew with a workload that has done so: how it warms up is no fault.
+// restart begins anew with a workload that has done so: how it warms up is no fault, and
+// no habit.
 func (st *unusualGPU) restart() {
-	st.began = st.at
+	st.restarted = st.at
 	for i := range st.readings {
 		if r := &st.readings[i]; r.habit != nil {
 			*r = newWatched(r.kind, r.habit)
@@ -253,7 +256,7 @@ func (d *Unusual) forget(now time.Time) {
 func (d *Unusual) Shift(by time.Duration) {
 	d.habits.shift(by)
 	for _, st := range d.gpus {
-		shift(by, &st.at, &st.began, &st.toldAt)
+		shift(by, &st.at, &st.began, &st.restarted, &st.toldAt)
 		st.nvlink.shift(by)
 		for i := range st.readings {
 			if st.readings[i].odd != nil {
