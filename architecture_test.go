@@ -79,6 +79,8 @@ var bans = []ban{
 		reason: "an agent never asks Slurm's controller: the one cluster role does"},
 	{from: []string{"internal/backtest"}, to: []string{"..."}, except: []string{"internal/backtest", "detect/stream", "internal/metric"},
 		reason: "a backtest runs the live statistics over files: it knows no source and no receiver"},
+	{from: []string{"internal/backtest/pods"}, to: []string{"..."}, except: []string{"internal/backtest/...", "collector", "detect/...", "rules/...", "internal/metric"},
+		reason: "series of pods are snapshots to a detector: it knows no source and no receiver"},
 	{from: []string{"internal/config"}, to: []string{"..."}, except: []string{"internal/config", "rules/...", "internal/metric"},
 		reason: "the configuration is plain data; cmd hands each part to the one that it is for"},
 	{from: []string{"internal/sim"}, to: []string{"..."}, except: []string{"internal/sim", "collector", "collector/bands", "collector/demand", "internal/metric"},

@@ -171,7 +171,7 @@ func (a *answer) need() string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("alert budget: a finding of the %d statistical rules takes %.1f nats, a page %.1f nats and %.0f clean GPU-weeks (gpuvigil promote)", n, s.Need, s.NeedPage, s.ProofWeeks)
+	return fmt.Sprintf("alert budget, rules that tell by statistics: %d; a finding takes %.1f nats, a page %.1f nats and %.0f clean GPU-weeks (gpuvigil promote)", n, s.Need, s.NeedPage, s.ProofWeeks)
 }
 
 // missing says which GPUs that must be there are not.

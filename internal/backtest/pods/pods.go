@@ -1,4 +1,7 @@
-package backtest
+// Package pods measures the rules that tell by statistics on the series of real pods with
+// GPUs: how often they are wrong where nothing is, and what of the faults that are put in
+// they find.
+package pods
 
 import (
 	"encoding/csv"
@@ -17,10 +20,10 @@ import (
 // Files of a directory of pods: the time in unix seconds first, then a column for each
 // pod; of the queue one column for all of them.
 const (
-	podDuty   = "gpu_duty_pct.csv" // %
-	podMemory = "gpu_mem_gib.csv"  // GiB
-	podHost   = "pod_mem_util.csv" // share of the container's limit
-	podQueue  = "queue_size.csv"   // requests that wait at the gateway
+	dutyFile   = "gpu_duty_pct.csv" // %
+	memoryFile = "gpu_mem_gib.csv"  // GiB
+	hostFile   = "pod_mem_util.csv" // share of the container's limit
+	queueFile  = "queue_size.csv"   // requests that wait at the gateway
 )
 
 // A Pod is what one pod with a GPU did. Values are NaN where there are none.
@@ -38,23 +41,23 @@ const (
 	hostLimit = 64 * gib // stands for the containers' limits, which are not published
 )
 
-// ReadPods reads the pods of a directory that tell their GPU's duty in nine of ten
+// Read reads the pods of a directory that tell their GPU's duty in nine of ten
 // rows. The queue is the gateway's: as nobody can tell whose requests wait there, each
 // pod is given all of it, which is the worst case for false findings.
-func ReadPods(dir string) ([]Pod, error) {
-	duty, err := readWide(filepath.Join(dir, podDuty))
+func Read(dir string) ([]Pod, error) {
+	duty, err := readWide(filepath.Join(dir, dutyFile))
 	if err != nil {
 		return nil, err
 	}
-	memory, err := readWide(filepath.Join(dir, podMemory))
+	memory, err := readWide(filepath.Join(dir, memoryFile))
 	if err != nil {
 		return nil, err
 	}
-	host, err := readWide(filepath.Join(dir, podHost))
+	host, err := readWide(filepath.Join(dir, hostFile))
 	if err != nil {
 		return nil, err
 	}
-	queue, err := readWide(filepath.Join(dir, podQueue))
+	queue, err := readWide(filepath.Join(dir, queueFile))
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +80,7 @@ func ReadPods(dir string) ([]Pod, error) {
 		}
 	}
 	if len(pods) == 0 {
-		return nil, fmt.Errorf("read %s in %s: no pod has a value in nine of ten rows", podDuty, dir)
+		return nil, fmt.Errorf("read %s in %s: no pod has a value in nine of ten rows", dutyFile, dir)
 	}
 	return pods, nil
 }
@@ -119,40 +122,41 @@ func readWide(path string) (*wide, error) {
 		}
 		w.times = append(w.times, t)
 		for i, text := range row[1:] {
-			x, err := parseValue(text)
-			if err != nil {
-				return nil, fmt.Errorf("read the series of pods in %s, row %d: %w", path, n+2, err)
+			if text == "" {
+				continue
 			}
-			if !math.IsNaN(x) {
-				w.of[w.names[i]][t] = x
+			x, err := strconv.ParseFloat(text, 64)
+			if err != nil || math.IsInf(x, 0) || math.IsNaN(x) {
+				return nil, fmt.Errorf("read the series of pods in %s, row %d: %q is no number", path, n+2, text)
 			}
+			w.of[w.names[i]][t] = x
 		}
 	}
 	return w, nil
 }
 
-// PodFaults are the faults that With knows: a job that runs away, one that stalls while
+// Faults are the faults that With knows: a job that runs away, one that stalls while
 // requests come, a mild shift, and a leak on a GPU that does less and less.
-var PodFaults = []string{"runaway", "stall", "mild", "leak_idle"}
+var Faults = []string{"runaway", "stall", "mild", "leak_idle"}
 
 const (
 	faultTime = 2 * time.Hour
-	podWarm   = 6 * time.Hour
-	podLead   = 100 * time.Minute // at least, between the warm-up and a fault
-	podTail   = 80 * time.Minute  // at least, between a fault and the end
+	warmUp    = 6 * time.Hour
+	lead      = 100 * time.Minute // at least, between the warm-up and a fault
+	tail      = 80 * time.Minute  // at least, between a fault and the end
 )
 
 // With returns a copy of the pod with a fault of two hours, and when that begins and
 // ends. Where it is depends on the fault, the pod and the seed alone.
 func (p *Pod) With(fault string, seed uint64) (faulty *Pod, from, to int64, err error) {
-	if !slices.Contains(PodFaults, fault) {
-		return nil, 0, 0, fmt.Errorf("put a fault into a pod's series: %q is none of %v", fault, PodFaults)
+	if !slices.Contains(Faults, fault) {
+		return nil, 0, 0, fmt.Errorf("put a fault into a pod's series: %q is none of %v", fault, Faults)
 	}
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s", fault, p.Name)
 	r := rand.New(rand.NewPCG(h.Sum64(), seed))
-	first := p.Times[0] + int64((podWarm + podLead).Seconds())
-	last := p.Times[len(p.Times)-1] - int64((faultTime + podTail).Seconds())
+	first := p.Times[0] + int64((warmUp + lead).Seconds())
+	last := p.Times[len(p.Times)-1] - int64((faultTime + tail).Seconds())
 	if first >= last {
 		return nil, 0, 0, fmt.Errorf("put a fault into the series of pod %s: it is shorter than half a day", p.Name)
 	}

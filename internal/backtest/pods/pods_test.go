@@ -1,29 +1,36 @@
-package backtest
+package pods
 
 import (
 	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
-	"gpuvigil/detect"
+	"gpuvigil/internal/backtest"
 )
 
 var (
-	podsDir   = flag.String("pods", "", "directory of the pods' series (docs/backtest.md); without it that test is left out")
+	podsDir   = flag.String("pods", "", "directory of the pods' series (docs/backtest.md); without it what measures on them is left out")
 	podsWeeks = flag.Int("pods-weeks", 200, "GPU-weeks to resample the clean pods to")
 )
+
+func given(t *testing.T) string {
+	t.Helper()
+	if *podsDir == "" {
+		t.Skip("no -pods DIR")
+	}
+	return *podsDir
+}
 
 // TestFusedFindingsOnRealPods measures rule unusual on real pods and prints what it
 // reaches; the figures are in docs/backtest.md. The series may not be published with
 // this code.
 func TestFusedFindingsOnRealPods(t *testing.T) {
-	if *podsDir == "" {
-		t.Skip("no -pods DIR")
-	}
-	pods, err := ReadPods(*podsDir)
+	pods, err := Read(given(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,15 +38,15 @@ func TestFusedFindingsOnRealPods(t *testing.T) {
 	weeks := 0.0
 	for i := range pods {
 		clean = append(clean, pods[i].Watch())
-		weeks += float64(pods[i].Times[len(pods[i].Times)-1]-pods[i].Times[0]-int64(podWarm.Seconds())) / (7 * 86400)
+		weeks += float64(pods[i].Times[len(pods[i].Times)-1]-pods[i].Times[0]-int64(warmUp.Seconds())) / (7 * 86400)
 	}
 	for _, score := range []float64{0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5} {
 		n := 0
 		for i, seen := range clean {
-			n += len(Findings(seen, score, 0, pods[i].Times[0]+int64(podWarm.Seconds()), math.MaxInt64))
+			n += len(Findings(seen, score, 0, pods[i].Times[0]+int64(warmUp.Seconds()), math.MaxInt64))
 		}
-		line := fmt.Sprintf("score %.1f: %d in %.1f GPU-weeks, %.2f a week, at most %.2f;", score, n, weeks, float64(n)/weeks, UpperBound(n, weeks))
-		for _, fault := range PodFaults {
+		line := fmt.Sprintf("score %.1f: %d in %.1f GPU-weeks, %.2f a week, at most %.2f;", score, n, weeks, float64(n)/weeks, backtest.UpperBound(n, weeks))
+		for _, fault := range Faults {
 			line += " " + recall(t, pods, fault, score)
 		}
 		t.Log(line)
@@ -81,10 +88,7 @@ func watched(p *Pod, fault string, seed uint64) []Sight {
 // TestFalseFindingsOfAFleet resamples the clean pods to weeks of a fleet and counts what
 // the default budget lets through.
 func TestFalseFindingsOfAFleet(t *testing.T) {
-	if *podsDir == "" {
-		t.Skip("no -pods DIR")
-	}
-	pods, err := ReadPods(*podsDir)
+	pods, err := Read(given(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,10 +112,9 @@ func TestFalseFindingsOfAFleet(t *testing.T) {
 	for _, s := range scores {
 		t.Logf("score %.2f: %d, %.4f a GPU-week", s, counts[s], float64(counts[s])/exposure)
 	}
-	t.Logf("%d findings in %.0f GPU-weeks: %.3f a GPU-week, at most %.3f", len(peaks), exposure, float64(len(peaks))/exposure, UpperBound(len(peaks), exposure))
+	t.Logf("%d findings in %.0f GPU-weeks: %.3f a GPU-week, at most %.3f", len(peaks), exposure, float64(len(peaks))/exposure, backtest.UpperBound(len(peaks), exposure))
 	for _, gpus := range []int{8, 200, 2000, 10_000} {
-		tickets, pages := Budgeted(peaks, exposure, gpus, rules, detect.Budget{Pages: 1, Tickets: 10})
-		t.Logf("%d GPUs: %s; %s", gpus, tickets, pages)
+		t.Logf("%d GPUs: tickets %s; pages %s", gpus, backtest.Budgeted(peaks, exposure, gpus, rules, 10), backtest.Budgeted(peaks, exposure, gpus, rules, 1))
 	}
 }
 
@@ -156,16 +159,22 @@ func busyPods(t *testing.T, n int) string {
 		tables[3].WriteString(",0")
 	}
 	files := map[string]string{}
-	for k, name := range []string{podDuty, podMemory, podHost, podQueue} {
+	for k, name := range []string{dutyFile, memoryFile, hostFile, queueFile} {
 		files[name] = tables[k].String() + "\n"
 	}
-	return write(t, files)
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // The harness itself: on pods that are easy, all that is put in is found, and nothing
 // where there is nothing.
 func TestFaultsOfEasyPodsAreFound(t *testing.T) {
-	pods, err := ReadPods(busyPods(t, 4))
+	pods, err := Read(busyPods(t, 4))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,14 +204,5 @@ func TestFaultsOfEasyPodsAreFound(t *testing.T) {
 	}
 	if _, _, _, err := pods[0].With("fire", 1); err == nil {
 		t.Error("a fault that nobody knows is put in")
-	}
-}
-
-func TestUpperBoundIsThatOfThree(t *testing.T) {
-	if got := UpperBound(0, 13); math.Abs(got-2.996/13) > 0.001 {
-		t.Errorf("0 in 13 proves less than %g, want 3/13", got)
-	}
-	if got := UpperBound(5, 1); math.Abs(got-10.513) > 0.01 {
-		t.Errorf("5 in 1 proves less than %g, want 10.51 (Garwood 1936)", got)
 	}
 }

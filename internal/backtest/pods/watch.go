@@ -1,4 +1,4 @@
-package backtest
+package pods
 
 import (
 	"math"
@@ -68,26 +68,6 @@ func Findings(seen []Sight, score, surprise float64, from, to int64) []Sight {
 		until = s.At + hold
 	}
 	return out
-}
-
-// UpperBound returns the upper end of the 95 % interval of a rate, for so many events in
-// an exposure: the mean of a Poisson law under which so few come once in twenty times.
-func UpperBound(events int, exposure float64) float64 {
-	low, high := 0.0, float64(events)*2+20
-	for range 100 {
-		mean := (low + high) / 2
-		term, sum := math.Exp(-mean), math.Exp(-mean)
-		for k := 1; k <= events; k++ {
-			term *= mean / float64(k)
-			sum += term
-		}
-		if sum > 0.05 {
-			low = mean
-		} else {
-			high = mean
-		}
-	}
-	return high / exposure
 }
 
 // Median returns the middle of the values, NaN of none.
