@@ -3,6 +3,8 @@ package backtest
 import (
 	"fmt"
 	"math"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Rate is how many false findings a week a receiver gets, as measured.
@@ -33,22 +35,9 @@ func Budgeted(surprises []float64, exposure float64, gpus, rules int, budget flo
 	return r
 }
 
-// UpperBound returns the upper end of the 95 % interval of a rate, for so many events in
-// an exposure: the mean of a Poisson law under which so few come once in twenty times.
+// UpperBound returns the upper end of the one-sided 95 % interval of a rate, for so many
+// events in an exposure: the rate at which so few come once in twenty times (Garwood 1936,
+// Fiducial limits for the Poisson distribution).
 func UpperBound(events int, exposure float64) float64 {
-	low, high := 0.0, float64(events)*2+20
-	for range 100 {
-		mean := (low + high) / 2
-		term, sum := math.Exp(-mean), math.Exp(-mean)
-		for k := 1; k <= events; k++ {
-			term *= mean / float64(k)
-			sum += term
-		}
-		if sum > 0.05 {
-			low = mean
-		} else {
-			high = mean
-		}
-	}
-	return high / exposure
+	return distuv.Gamma{Alpha: float64(events + 1), Beta: 1}.Quantile(0.95) / exposure
 }

@@ -12,6 +12,9 @@ func TestUpperBoundIsThatOfThree(t *testing.T) {
 	if got := UpperBound(5, 1); math.Abs(got-10.513) > 0.01 {
 		t.Errorf("5 in 1 proves less than %g, want 10.51 (Garwood 1936)", got)
 	}
+	if got := UpperBound(941, 1050); got < 941.0/1050 || got > 0.95 {
+		t.Errorf("941 in 1050 proves less than %g, want a little more than 0.896", got)
+	}
 }
 
 // The same false findings are a nuisance on a node and a flood in a fleet: the budget
