@@ -9,7 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	vm "github.com/VictoriaMetrics/metrics"
+
 	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
 
@@ -49,6 +52,8 @@ type Engine struct {
 	cfg       Config
 	watchers  []*watcher // in the order of the detectors: causes before what they hide
 	versions  interface{ VersionChanges() map[string]uint64 }
+	judge     *Judge // nil if no detector reads from one
+	unjudged  *vm.Counter
 	view      atomic.Pointer[View]
 	published time.Time // when the view was last rebuilt as a whole
 
@@ -83,10 +88,13 @@ func NewEngine(cfg Config, detectors []Detector) *Engine {
 		cfg.MaxFindings = defaultMaxFindings
 	}
 	cfg.Budget.complete()
-	e := &Engine{cfg: cfg}
+	e := &Engine{cfg: cfg, unjudged: vm.GetOrCreateCounter(metric.DetectorPanics.Series("verdict"))}
 	for _, d := range detectors {
 		if v, ok := d.(interface{ VersionChanges() map[string]uint64 }); ok {
 			e.versions = v
+		}
+		if v, ok := d.(judging); ok {
+			e.judge = v.Judge()
 		}
 		if !cfg.Settings[d.Rule().ID].Disabled {
 			e.watchers = append(e.watchers, e.newWatcher(d))
@@ -113,6 +121,7 @@ func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 	e.state.look(s)
 	e.events.add(s.Events)
 	e.history.add(s, e.node())
+	e.pass(s)
 	for _, w := range e.watchers {
 		e.run(w, s)
 	}
@@ -125,6 +134,23 @@ func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 	e.publish()
 	e.snapshot = nil
 	return told
+}
+
+// pass lets the judge look, whose verdicts stand also where no rule tells of them.
+func (e *Engine) pass(s *collector.Snapshot) {
+	if e.judge == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			e.unjudged.Inc()
+			e.cfg.Log.Error("the verdicts failed on a snapshot and are those of the one before; please report this as a bug",
+				"panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	if e.judge.Observe(s) {
+		e.changed = true
+	}
 }
 
 // run lets one detector look. What it panics over costs only itself.

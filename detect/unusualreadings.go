@@ -55,7 +55,7 @@ var unusualKinds = [unusualReadings]struct {
 func watts(w float64) string     { return strconv.FormatFloat(w, 'f', 0, 64) + " W" }
 func perSecond(b float64) string { return gibibytes(b) + "/s" }
 func plain(x float64) string     { return significant(x, 3) }
-func over(a, b float64) float64  { return orAbsent(a/b, b > 0) }
+func per(a, b float64) float64   { return orAbsent(a/b, b > 0) }
 func sum(values ...float64) float64 { // of those that are there
 	total, any := 0.0, false
 	for _, x := range values {
@@ -118,6 +118,6 @@ func (d *Unusual) values(s *collector.Snapshot, g *collector.GPU, st *unusualGPU
 	}
 	v[oddQueue], v[oddTokens] = on.wait, on.tokens
 	v[oddStarved] = orAbsent(indicator(on.waiting > 0 && busy == 0), !math.IsNaN(on.waiting) && !math.IsNaN(busy))
-	v[oddPerRequest], v[oddPerJoule], v[oddPerToken] = over(busy, on.done), orAbsent(over(on.tokens, power), on.tokens > 0), over(v[oddPCIe], on.tokens)
+	v[oddPerRequest], v[oddPerJoule], v[oddPerToken] = per(busy, on.done), orAbsent(per(on.tokens, power), on.tokens > 0), per(v[oddPCIe], on.tokens)
 	return v
 }
