@@ -34,6 +34,8 @@ func Detectors(cfg DetectorConfig) []Detector {
 		NewIdle(cfg.Idle),
 		NewThrottled(judge),
 		NewVersion(cfg.Version),
+		NewDrainedOccupied(),
+		NewUnusual(),
 	}
 }
 
