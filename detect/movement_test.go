@@ -189,7 +189,9 @@ func TestSlowUploadAddsUp(t *testing.T) {
 			st.noTicket("eight hours are not yet enough")
 			st.run(8 * time.Hour)
 			f := st.ticketed(rules.IDDataMovement, "pod:nlp/chat-0", "slow_egress")
-			t.Log(f.Evidence.Seen, f.Evidence.Why)
+			if !strings.Contains(f.Evidence.Seen, "GB more than its habit since 2026-03-04 00:0") || f.Evidence.Confidence != Young {
+				t.Errorf("%s, %s", f.Evidence.Seen, f.Evidence.Confidence)
+			}
 			m.sent = steadily(0.4)
 			st.run(26 * time.Hour)
 			if st.firing(rules.IDDataMovement, "pod:nlp/chat-0") {
@@ -261,6 +263,24 @@ func TestMovementLookAlikes(t *testing.T) {
 			st.noTicket(name)
 		})
 	}
+}
+
+// A burst of one hour each night is a habit, though it is above the 95th percentile of
+// all hours: beside a new network that gets nothing it must not add up.
+func TestNightlyBurstsDoNotAddUp(t *testing.T) {
+	m := &moving{owner: server(0), networks: always(known), sent: func(at time.Time) float64 {
+		if at.Hour() == 2 {
+			return 40e9 * perHour
+		}
+		return 1e5
+	}}
+	st := movementStage(t, time.Minute, m)
+	st.run(3 * 24 * time.Hour)
+	for range 12 { // each day another one
+		m.networks = always(known, netip.PrefixFrom(netip.AddrFrom4([4]byte{203, byte(st.now.Day()), 0, 0}), 16))
+		st.run(24 * time.Hour)
+	}
+	st.noTicket("nightly bursts of 40 GB")
 }
 
 // What is only unusual is information, and says how rare it is.

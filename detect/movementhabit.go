@@ -23,6 +23,7 @@ const (
 	maxKnown      = 256     // networks of a class
 	quietHours    = 24      // after so many hours of habit what has added up is over
 	suspectWeight = 1. / 24 // weight of an unusual hour while there is a new network
+	minuteLayout  = "2006-01-02 15:04 UTC"
 	giga          = 1e9
 )
 
@@ -346,13 +347,13 @@ func (c *movedClass) hourEvidence(w *collector.Workload, direction int, total, l
 func (c *movedClass) slowEvidence(w *collector.Workload, limit, surprise float64, now time.Time) Evidence {
 	e := c.evidence(w, c.Sum, limit, surprise, now)
 	e.Title = "Slow upload to a new network"
-	e.Seen = fmt.Sprintf("sent %s more than its habit since %s, never much in an hour; %s", gigabytes(c.Sum), clock(c.Since), c.sawNew(now))
+	e.Seen = fmt.Sprintf("sent %s more than its habit since %s, never much in an hour; %s", gigabytes(c.Sum), c.Since.UTC().Format(minuteLayout), c.sawNew(now))
 	return e
 }
 
 func (c *movedClass) sawNew(now time.Time) string {
 	return fmt.Sprintf("connected to %s that it was never connected to before %s",
-		count(c.newNetworks(now), "public network", "public networks"), c.newest(now).UTC().Format("2006-01-02 15:04 UTC"))
+		count(c.newNetworks(now), "public network", "public networks"), c.newest(now).UTC().Format(minuteLayout))
 }
 
 func (c *movedClass) evidence(w *collector.Workload, observed, limit, surprise float64, now time.Time) Evidence {

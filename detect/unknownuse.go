@@ -225,11 +225,11 @@ func (d *UnknownUse) evidence(kind int, u *unknownOf) Evidence {
 	if kind == 1 {
 		// Who it is says the subject, as far as the configuration shows users.
 		e.Title = "User never seen on the node's GPUs"
-		e.Seen = fmt.Sprintf("%s of a user that had never used a GPU of this node before %s", count(u.number, "process", "processes"), u.first.UTC().Format("2006-01-02 15:04 UTC"))
+		e.Seen = fmt.Sprintf("%s of a user that had never used a GPU of this node before %s", count(u.number, "process", "processes"), u.first.UTC().Format(minuteLayout))
 		return e
 	}
 	e.Title = "Program never seen on the node's GPUs"
-	e.Seen = fmt.Sprintf("%s by names such as %q, never seen on a GPU of this node before %s", count(u.number, "process", "processes"), u.example, u.first.UTC().Format("2006-01-02 15:04 UTC"))
+	e.Seen = fmt.Sprintf("%s by names such as %q, never seen on a GPU of this node before %s", count(u.number, "process", "processes"), u.example, u.first.UTC().Format(minuteLayout))
 	return e
 }
 
