@@ -170,10 +170,11 @@ func (d *Spend) cap(s *collector.Snapshot, w *collector.Workload, report func(Ob
 		}
 		o := Observation{Subject: Subject{w.Kind, w.ID}, Cause: overCap, Owner: w.Owner, Severity: rules.Ticket, Score: spent / limit}
 		if o.Score >= 1 {
+			want := limit
 			o.Evidence = Evidence{
 				Seen:     fmt.Sprintf("cost %s on this node so far", amount(spent, s.Money.Currency)),
 				Expected: fmt.Sprintf("at most %s, as its label %s declares", amount(limit, s.Money.Currency), d.cfg.CapLabel),
-				Observed: spent, Want: &limit, Confidence: Certain, Why: "added up by the ledger", Title: "Costs more than was declared",
+				Observed: spent, Want: &want, Confidence: Certain, Why: "added up by the ledger", Title: "Costs more than was declared",
 			}
 		}
 		report(o)

@@ -27,6 +27,7 @@ const (
 	steadyMinutes  = 30
 	outlierMinutes = 1                  // may lie outside: it pauses to fetch work
 	givenKept      = 7 * 24 * time.Hour // a node on which nothing was given away for so long has no scheduler
+	untold         = -1                 // a signal's value where the GPU does not tell it
 	heldLonger     = 2 * time.Minute    // an allocation ends a little before or after its processes do
 )
 
@@ -146,6 +147,9 @@ func (st *steadiness) read(g *collector.GPU, at time.Time) {
 		st.Minute = minute
 	}
 	for i := range v {
+		if math.IsNaN(v[i]) {
+			v[i] = untold
+		}
 		st.Sum[i] += v[i]
 	}
 	st.Count++
@@ -157,11 +161,7 @@ func (st *steadiness) close() {
 		return
 	}
 	for i := range st.Sum {
-		if mean := st.Sum[i] / float64(st.Count); !math.IsNaN(mean) {
-			st.Means[st.Next][i] = mean
-		} else {
-			st.Means[st.Next][i] = -1 // not told: no power of compute
-		}
+		st.Means[st.Next][i] = st.Sum[i] / float64(st.Count)
 	}
 	st.Next = (st.Next + 1) % steadyMinutes
 	st.Minutes = min(st.Minutes+1, steadyMinutes)

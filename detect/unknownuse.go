@@ -196,6 +196,8 @@ func withoutDigits(name string) string {
 			break
 		}
 		switch {
+		case number && r == '.':
+			continue // of a version
 		case !digit:
 			b.WriteRune(r)
 		case !number:
