@@ -128,12 +128,12 @@ var book = []*Rule{
 	},
 	{
 		ID:       IDSpend,
-		Title:    "Money without return",
+		Title:    "Spending beyond plan or without output",
 		Severity: Ticket,
 		Meaning: "A team's budget of the month will not last, its spending has run away, a workload costs more than was declared for it, " +
 			"or GPU time is paid for that yields much less work than it did, or none.",
 		Action:   "Ask the team whether it is planned; if not, stop what runs away, and restart what makes no progress from its checkpoint.",
-		Unit:     "money, GPU-seconds or seconds",
+		Unit:     "money or seconds",
 		Hold:     15 * time.Minute,
 		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw},
 		Runbook:  "spend",

@@ -353,6 +353,8 @@ func detectors(c config.Detect) detect.DetectorConfig {
 		Idle: detect.IdleConfig{
 			Training: time.Duration(c.IdleAfterTraining), Notebook: time.Duration(c.IdleAfterNotebook), Other: time.Duration(c.IdleAfter),
 		},
+		Spend:       detect.SpendConfig{CapLabel: c.CostCapLabel},
+		Unallocated: detect.UnallocatedConfig{Allowed: c.UnallocatedAllowed},
 	}
 }
 

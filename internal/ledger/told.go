@@ -92,4 +92,3 @@ func (l *Ledger) ownersMoney() []collector.OwnerMoney {
 	slices.SortFunc(out, func(a, b collector.OwnerMoney) int { return compareOwners(a.Owner, b.Owner) })
 	return out
 }
-
