@@ -38,20 +38,25 @@ const (
 type flow struct {
 	name string
 	row  *metric.Def
-	at   int // value of the row's dimension
+	at   int // value of the row's dimension; both: their sum
 }
+
+const both = -1
 
 var flows = [...]flow{
 	ingress: {"network ingress", metric.WorkloadNetworkBytes, 0},
 	egress:  {"network egress", metric.WorkloadNetworkBytes, 1},
-	2:       {"disk reads", metric.WorkloadBlockBytes, 0},
-	3:       {"disk writes", metric.WorkloadBlockBytes, 1},
-	4:       {"network file reads", metric.WorkloadNetworkFileBytes, 0},
-	5:       {"network file writes", metric.WorkloadNetworkFileBytes, 1},
-	6:       {"PCIe traffic to GPUs", metric.WorkloadPCIeBytes, 0},
-	7:       {"PCIe traffic from GPUs", metric.WorkloadPCIeBytes, 1},
-	8:       {"NVLink traffic to GPUs", metric.WorkloadNVLinkBytes, 0},
-	9:       {"NVLink traffic from GPUs", metric.WorkloadNVLinkBytes, 1},
+	2:       {"disk traffic", metric.WorkloadBlockBytes, both},
+	3:       {"network file traffic", metric.WorkloadNetworkFileBytes, both},
+	4:       {"PCIe traffic", metric.WorkloadPCIeBytes, both},
+	5:       {"NVLink traffic", metric.WorkloadNVLinkBytes, both},
+}
+
+func (f *flow) of(w *collector.Workload) float64 {
+	if f.at == both {
+		return w.ValueAt(f.row, 0) + w.ValueAt(f.row, 1)
+	}
+	return w.ValueAt(f.row, f.at)
 }
 
 // What is made of flows and of other things.
@@ -205,7 +210,7 @@ func (d *Movement) read(s *collector.Snapshot, w *collector.Workload, m *mover, 
 	var speed [len(flows)]float64
 	for i := range flows {
 		before := m.Flows[i].At
-		speed[i] = m.Flows[i].next(at, w.ValueAt(flows[i].row, flows[i].at))
+		speed[i] = m.Flows[i].next(at, flows[i].of(w))
 		if math.IsNaN(speed[i]) || !started {
 			continue
 		}
@@ -245,6 +250,10 @@ func (d *Movement) close(k class, c *movedClass, now time.Time) {
 		}
 		mean := c.now[i].sum / float64(c.now[i].count)
 		c.now[i] = flowMean{}
+		c.moves[i] = c.moves[i] || mean > 0
+		if !c.moves[i] {
+			continue // what never moves needs no habit
+		}
 		h := d.habits.get(habitKey{Reading: readingName(i), Class: k}, now)
 		if h == nil {
 			continue

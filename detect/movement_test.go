@@ -67,7 +67,10 @@ func (m *moving) play(s *collector.Snapshot) {
 		if i < directions && m.host {
 			continue
 		}
-		w.SetAt(f.row, f.at, m.counters[i])
+		w.SetAt(f.row, max(f.at, 0), m.counters[i])
+		if f.at == both {
+			w.SetAt(f.row, 1, m.counters[i])
+		}
 	}
 	if m.host {
 		w.Caveats = []collector.Caveat{{Fact: "network", Reason: "host_network"}}
@@ -450,5 +453,17 @@ func BenchmarkMovement(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		d.Observe(next(), report)
+	}
+}
+
+// What is remembered is written every half minute.
+func TestMovementMemoryIsSmall(t *testing.T) {
+	d, _ := eightMovers()
+	data, err := d.Save()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(data) > 512<<10 {
+		t.Errorf("the memory of eight owners of eight classes takes %d bytes, want half a MiB at most", len(data))
 	}
 }

@@ -43,6 +43,7 @@ type movedClass struct {
 	Networks []knownNetwork                `json:"networks"`
 
 	now    [movedReadings]flowMean
+	moves  [movedReadings]bool     // what was ever above 0 since the agent began
 	leader *mover                  // sent the most of its owners
 	limits [directions + 1]float64 // of an owner's hours, and of what adds up; 0: to be found
 	odd    oddMovement

@@ -12,11 +12,10 @@ import (
 	"gpuvigil/rules"
 )
 
-// UnallocatedConfig is what the detector of unallocated compute can be told. Zero fields
-// take the defaults.
+// UnallocatedConfig is what the detector of unallocated compute can be told. The zero
+// value works.
 type UnallocatedConfig struct {
-	Allowed []string      // owners who may compute outside of any allocation, as kind:id
-	For     time.Duration // how long the compute must have been steady; 30 min
+	Allowed []string // owners who may compute outside of any allocation, as kind:id
 }
 
 const (
@@ -45,9 +44,10 @@ type Unallocated struct {
 // steadiness is what is kept of one GPU: the means of the last minutes.
 type steadiness struct {
 	Minute  int64                           `json:"minute"`
-	Since   time.Time                       `json:"since"` // it is given to nobody
-	At      time.Time                       `json:"at"`    // of the newest reading
-	Sum     [signals]float64                `json:"sum"`   // of this minute
+	Since   time.Time                       `json:"since"`         // it is given to nobody
+	Busy    time.Time                       `json:"busy,omitzero"` // it computes steadily
+	At      time.Time                       `json:"at"`            // of the newest reading
+	Sum     [signals]float64                `json:"sum"`           // of this minute
 	Count   int                             `json:"count"`
 	Means   [steadyMinutes][signals]float64 `json:"means"` // of the minutes before, oldest at Next
 	Next    int                             `json:"next"`
@@ -198,8 +198,13 @@ func (d *Unallocated) tell(s *collector.Snapshot, g *collector.GPU, st *steadine
 	if s.Time.Sub(st.Since) < steadyMinutes*time.Minute+heldLonger {
 		o.Score = min(o.Score, 0.99)
 	}
-	if o.Score >= 1 {
-		o.At = st.Since
+	if o.Score < 1 {
+		st.Busy = time.Time{}
+	} else {
+		if st.Busy.IsZero() {
+			st.Busy = s.Time.Add(-steadyMinutes * time.Minute)
+		}
+		o.At = st.Busy
 		if st.toldAt.IsZero() || s.Time.Sub(st.toldAt) >= time.Minute {
 			st.told, st.toldAt = unallocatedEvidence(s, g, st, means), s.Time
 		}
@@ -210,8 +215,8 @@ func (d *Unallocated) tell(s *collector.Snapshot, g *collector.GPU, st *steadine
 
 func unallocatedEvidence(s *collector.Snapshot, g *collector.GPU, st *steadiness, means [signals]float64) Evidence {
 	want := 0.0
-	lasted := s.Time.Sub(st.Since)
-	seen := fmt.Sprintf("given to nobody for %s, and computes steadily at %s and %.0f W", span(lasted), percentOf(means[computeSignal]), means[powerSignal])
+	lasted := s.Time.Sub(st.Busy)
+	seen := fmt.Sprintf("given to nobody, and computes steadily for %s, at %s and %.0f W", span(lasted), percentOf(means[computeSignal]), means[powerSignal])
 	if means[memorySignal] >= 0 {
 		seen += fmt.Sprintf(", its memory busy %s of the time", percentOf(means[memorySignal]))
 	}
@@ -263,7 +268,7 @@ func (d *Unallocated) Restore(data []byte) error {
 func (d *Unallocated) Shift(by time.Duration) {
 	shift(by, &d.now, &d.given)
 	for _, st := range d.gpus {
-		shift(by, &st.Since, &st.At, &st.toldAt)
+		shift(by, &st.Since, &st.Busy, &st.At, &st.toldAt)
 		st.Minute += int64(by.Round(time.Minute).Minutes())
 	}
 }

@@ -47,11 +47,11 @@ func TestUnallocatedCompute(t *testing.T) {
 				st.silent("half an hour is not over")
 				st.run(4 * time.Minute)
 				f := st.ticketed(rules.IDUnallocated, "gpu:GPU-0", "unallocated")
-				if f.Title() != "Unallocated sustained compute" || f.Owner != user || f.Evidence.Confidence != Certain || !f.Since.Equal(day.Add(step)) {
+				if f.Title() != "Unallocated sustained compute" || f.Owner != user || f.Evidence.Confidence != Certain || f.Since.Before(day) || f.Since.After(day.Add(4*time.Minute)) {
 					t.Errorf("%s of %s, %s, since %s", f.Title(), f.Owner, f.Evidence.Confidence, f.Since)
 				}
 				if without == nil {
-					st.says(f, fmt.Sprintf("given to nobody for %s, and computes steadily at 35 %% and 290 W, its memory busy 20 %% of the time, by 1 process", span(f.LastTrue.Sub(f.Since).Truncate(time.Minute))),
+					st.says(f, fmt.Sprintf("given to nobody, and computes steadily for %s, at 35 %% and 290 W, its memory busy 20 %% of the time, by 1 process", span(time.Duration(f.Evidence.Observed)*time.Second)),
 						"no compute on a GPU that the scheduler has given to nobody")
 				}
 				if f := st.finding(rules.IDUnallocated, "gpu:GPU-1"); f != nil {
@@ -123,6 +123,23 @@ func TestUnallocatedLookAlikes(t *testing.T) {
 			st.run(3 * time.Hour)
 			st.silent(name)
 		})
+	}
+}
+
+// A GPU that lay idle for a day computes since half an hour, and not since a day.
+func TestUnallocatedSinceItComputes(t *testing.T) {
+	st := only(t, time.Minute, NewUnallocated(UnallocatedConfig{}))
+	began := day.Add(24 * time.Hour)
+	st.set = func(s *collector.Snapshot) {
+		g := scheduled(s)
+		compute(g, 0, 70, 0)
+		if s.Time.After(began) {
+			compute(g, 0.9, 600, 0.4)
+		}
+	}
+	st.run(25 * time.Hour)
+	if f := st.ticketed(rules.IDUnallocated, "gpu:GPU-0", "unallocated"); f.Since.Sub(began).Abs() > 2*time.Minute {
+		t.Errorf("it computes since %s, and the finding says since %s", began, f.Since)
 	}
 }
 
