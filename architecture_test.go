@@ -77,8 +77,12 @@ var bans = []ban{
 		reason: "the cluster role says what the scheduler says: it watches no node"},
 	{from: []string{"..."}, to: []string{"collector/slurm"}, direct: true,
 		reason: "an agent never asks Slurm's controller: the one cluster role does"},
-	{from: []string{"internal/backtest"}, to: []string{"..."}, except: []string{"internal/backtest", "detect/stream", "internal/metric"},
-		reason: "a backtest runs the live statistics over files: it knows no source and no receiver"},
+	{from: []string{"internal/backtest"}, to: []string{"..."}, except: []string{"internal/backtest", "collector", "collector/frame", "detect/...", "rules/...", "internal/metric", "internal/text"},
+		reason: "a backtest runs what runs live over files: it knows no source and no receiver"},
+	{from: []string{"internal/synth"}, to: []string{"..."}, except: []string{"internal/synth", "collector", "collector/bands", "collector/demand", "rules/...", "internal/metric"},
+		reason: "what judges the detectors does not know them: it makes snapshots and names the rules that would be right"},
+	{from: []string{"internal/synth/trial"}, to: []string{"..."}, except: []string{"internal/synth/...", "internal/backtest", "collector/...", "detect/...", "rules/...", "internal/metric", "internal/text"},
+		reason: "detectors are tried by snapshots, as an agent has them"},
 	{from: []string{"internal/config"}, to: []string{"..."}, except: []string{"internal/config", "rules/...", "internal/metric"},
 		reason: "the configuration is plain data; cmd hands each part to the one that it is for"},
 	{from: []string{"internal/sim"}, to: []string{"..."}, except: []string{"internal/sim", "collector", "collector/bands", "collector/demand", "internal/metric"},
@@ -95,7 +99,7 @@ var bans = []ban{
 		reason: "cmd knows everybody and nobody knows it"},
 	{from: []string{"collector/nvml", "collector/child"}, to: []string{"net", "net/http"}, direct: true,
 		reason: "the process that holds the driver needs no network"},
-	{from: []string{"cmd/..."}, to: []string{"testing", "net/http/httptest", "github.com/google/go-cmp/...", "internal/fakenvml/...", "internal/golden", "internal/sim/simfake", "alerting/slack/slacktest", "alerting/internal/..."},
+	{from: []string{"cmd/..."}, to: []string{"testing", "net/http/httptest", "github.com/google/go-cmp/...", "internal/fakenvml/...", "internal/golden", "internal/sim/simfake", "internal/synth/trial", "alerting/slack/slacktest", "alerting/internal/..."},
 		reason: "what tests need is not shipped"},
 }
 
@@ -265,7 +269,7 @@ var deeds = []deed{
 		in: []string{"detect/...", "rules/...", "internal/metric", "dashboards/...", "internal/ledger", "internal/cost", "internal/price"}, except: []string{"detect/engine.go:run"}, // what looking costs is measured by the real clock
 		reason: "time comes only from the snapshot, so that a replay finds what the live run found"},
 	{calls: []string{"rand.Int", "rand.IntN", "rand.Float64", "rand.N", "rand.Perm", "rand.Shuffle"},
-		in:     []string{"detect/...", "rules/...", "internal/sim/..."},
+		in:     []string{"detect/...", "rules/...", "internal/sim/...", "internal/synth/..."},
 		reason: "two runs over the same input give the same findings: chance comes from a seed"},
 	{calls: []string{"func init"},
 		in:     []string{"..."},

@@ -39,6 +39,9 @@ func (e *Engine) follow(s *collector.Snapshot) {
 func (e *Engine) shift(by time.Duration) {
 	e.history.shift(e.now, by)
 	shift(by, &e.now, &e.resumed, &e.published)
+	if e.judge != nil {
+		e.judge.Shift(by)
+	}
 	for _, w := range e.watchers {
 		for _, t := range w.order {
 			t.Finding.shift(by)
@@ -146,5 +149,12 @@ func (d *Xid) Shift(by time.Duration) {
 			shift(by, &f.First, &f.Last)
 			f.told.Seen = "" // it names the time
 		}
+	}
+}
+
+// Shift moves when words were last found.
+func (d *Throttled) Shift(by time.Duration) {
+	for _, w := range d.told {
+		shiftAll(by, w.at[:])
 	}
 }

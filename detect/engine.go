@@ -9,7 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	vm "github.com/VictoriaMetrics/metrics"
+
 	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
 
@@ -45,6 +48,8 @@ type Engine struct {
 	cfg       Config
 	watchers  []*watcher // in the order of the detectors: causes before what they hide
 	versions  interface{ VersionChanges() map[string]uint64 }
+	judge     *Judge // nil if no detector reads from one
+	unjudged  *vm.Counter
 	view      atomic.Pointer[View]
 	published time.Time // when the view was last rebuilt as a whole
 
@@ -72,10 +77,13 @@ func NewEngine(cfg Config, detectors []Detector) *Engine {
 	if cfg.MaxFindings <= 0 {
 		cfg.MaxFindings = defaultMaxFindings
 	}
-	e := &Engine{cfg: cfg}
+	e := &Engine{cfg: cfg, unjudged: vm.GetOrCreateCounter(metric.DetectorPanics.Series("verdict"))}
 	for _, d := range detectors {
 		if v, ok := d.(interface{ VersionChanges() map[string]uint64 }); ok {
 			e.versions = v
+		}
+		if v, ok := d.(judging); ok {
+			e.judge = v.Judge()
 		}
 		if !cfg.Settings[d.Rule().ID].Disabled {
 			e.watchers = append(e.watchers, e.newWatcher(d))
@@ -97,6 +105,7 @@ func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 	e.snapshot = s
 	e.events.add(s.Events)
 	e.history.add(s, e.node())
+	e.pass(s)
 	for _, w := range e.watchers {
 		e.run(w, s)
 	}
@@ -108,6 +117,23 @@ func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 	e.publish()
 	e.snapshot = nil
 	return told
+}
+
+// pass lets the judge look, whose verdicts stand also where no rule tells of them.
+func (e *Engine) pass(s *collector.Snapshot) {
+	if e.judge == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			e.unjudged.Inc()
+			e.cfg.Log.Error("the verdicts failed on a snapshot and are those of the one before; please report this as a bug",
+				"panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	if e.judge.Observe(s) {
+		e.changed = true
+	}
 }
 
 // run lets one detector look. What it panics over costs only itself.

@@ -247,18 +247,33 @@ func (w *watcher) block() {
 		return
 	}
 	clear(w.blocked)
+	clear(w.victims)
 	for _, t := range w.order {
 		if t.State == Firing && t.Severity >= rules.Ticket {
 			w.blocked[t.Subject] = max(w.blocked[t.Subject], t.Severity)
+			if owner := ownerSubject(t.Owner); owner != t.Subject {
+				w.victims[owner] = max(w.victims[owner], t.Severity)
+			}
 		}
 	}
 }
 
+// hidden reports whether a cause explains the finding: on the same subject, on the job
+// whose GPU it is about, or on a GPU of the job that it is about.
 func (w *watcher) hidden(t *tracked) bool {
+	owner := ownerSubject(t.Owner)
 	for _, h := range w.hiders {
-		if s, ok := h.blocked[t.Subject]; ok && s >= t.Severity {
-			return true
+		for _, s := range [...]struct {
+			by map[Subject]rules.Severity
+			of Subject
+		}{{h.blocked, t.Subject}, {h.blocked, owner}, {h.victims, t.Subject}} {
+			if s.of.Kind != "" && s.by[s.of] >= max(t.Severity, rules.Ticket) {
+				return true
+			}
 		}
 	}
 	return false
 }
+
+// ownerSubject is an owner as the subject of a finding; zero for the unattributed.
+func ownerSubject(o collector.Owner) Subject { return Subject{Kind: o.Kind, ID: o.ID} }

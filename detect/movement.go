@@ -34,8 +34,8 @@ const (
 	unusualCause = "unusual"
 )
 
-// flow is something that an owner moves, as a counter.
-type flow struct {
+// movedThing is something that an owner moves, as a counter.
+type movedThing struct {
 	name string
 	row  *metric.Def
 	at   int // value of the row's dimension; both: their sum
@@ -43,7 +43,7 @@ type flow struct {
 
 const both = -1
 
-var flows = [...]flow{
+var movedThings = [...]movedThing{
 	ingress: {"network ingress", metric.WorkloadNetworkBytes, 0},
 	egress:  {"network egress", metric.WorkloadNetworkBytes, 1},
 	2:       {"disk traffic", metric.WorkloadBlockBytes, both},
@@ -52,16 +52,16 @@ var flows = [...]flow{
 	5:       {"NVLink traffic", metric.WorkloadNVLinkBytes, both},
 }
 
-func (f *flow) of(w *collector.Workload) float64 {
+func (f *movedThing) of(w *collector.Workload) float64 {
 	if f.at == both {
 		return w.ValueAt(f.row, 0) + w.ValueAt(f.row, 1)
 	}
 	return w.ValueAt(f.row, f.at)
 }
 
-// What is made of flows and of other things.
+// What is made of movedThings and of other things.
 const (
-	infiniband = len(flows) + iota
+	infiniband = len(movedThings) + iota
 	perToken
 	perGPUSecond
 	movedReadings // the number of them
@@ -70,8 +70,8 @@ const (
 var readingNames = [movedReadings]string{infiniband: "InfiniBand and RoCE traffic", perToken: "egress for each token", perGPUSecond: "egress for each GPU-second"}
 
 func readingName(i int) string {
-	if i < len(flows) {
-		return flows[i].name
+	if i < len(movedThings) {
+		return movedThings[i].name
 	}
 	return readingNames[i]
 }
@@ -88,14 +88,14 @@ type Movement struct {
 
 // mover is what is kept of one owner. Its exported fields survive a restart.
 type mover struct {
-	Owner  collector.Owner      `json:"owner"`
-	Class  class                `json:"class"`
-	First  time.Time            `json:"first"` // when it began
-	At     time.Time            `json:"at"`    // the newest reading
-	Flows  [len(flows)]rate     `json:"flows"`
-	Tokens rate                 `json:"tokens"`
-	Last   [directions]lastHour `json:"last_hour"`
-	Hours  [directions]hourSum  `json:"hours"`
+	Owner  collector.Owner        `json:"owner"`
+	Class  class                  `json:"class"`
+	First  time.Time              `json:"first"` // when it began
+	At     time.Time              `json:"at"`    // the newest reading
+	Flows  [len(movedThings)]rate `json:"movedThings"`
+	Tokens rate                   `json:"tokens"`
+	Last   [directions]lastHour   `json:"last_hour"`
+	Hours  [directions]hourSum    `json:"hours"`
 
 	total  [directions]float64 // of the last hour
 	told   [directions]Evidence
@@ -207,10 +207,10 @@ func (d *Movement) mover(w *collector.Workload, at time.Time) *mover {
 // read takes up an owner's readings.
 func (d *Movement) read(s *collector.Snapshot, w *collector.Workload, m *mover, c *movedClass, at time.Time) {
 	started := at.Sub(m.First) >= moverBeginning
-	var speed [len(flows)]float64
-	for i := range flows {
+	var speed [len(movedThings)]float64
+	for i := range movedThings {
 		before := m.Flows[i].At
-		speed[i] = m.Flows[i].next(at, flows[i].of(w))
+		speed[i] = m.Flows[i].next(at, movedThings[i].of(w))
 		if math.IsNaN(speed[i]) || !started {
 			continue
 		}
@@ -324,7 +324,7 @@ func (d *Movement) tellClass(s *collector.Snapshot, w *collector.Workload, m *mo
 				u.told = Evidence{
 					Seen:     fmt.Sprintf("unusual movement: %s of %s is unlike its habit", readingName(u.reading), u.amount()),
 					Expected: "as in the days before, for this kind of workload", Observed: u.mean, Confidence: confidenceOf(u.surprise),
-					Why: fmt.Sprintf("%s nats of surprise", significant(u.surprise, 2)), Title: "Unusual data movement"}
+					Why: chance(u.surprise), Title: "Unusual data movement"}
 			}
 			odd.Evidence = u.told
 		}

@@ -26,7 +26,7 @@ type moving struct {
 	addresses []netip.Addr
 	host      bool // it shares the host's network
 	here      func(at time.Time) bool
-	counters  [len(flows)]float64
+	counters  [len(movedThings)]float64
 	last      time.Time
 }
 
@@ -46,7 +46,7 @@ func steadily(gigabytesAnHour float64) func(time.Time) float64 {
 // play puts the owner's workload into a snapshot.
 func (m *moving) play(s *collector.Snapshot) {
 	if m.here != nil && !m.here(s.Time) {
-		m.counters, m.last = [len(flows)]float64{}, time.Time{}
+		m.counters, m.last = [len(movedThings)]float64{}, time.Time{}
 		return
 	}
 	dt := 0.0
@@ -58,12 +58,12 @@ func (m *moving) play(s *collector.Snapshot) {
 	if m.received != nil {
 		m.counters[ingress] += m.received(s.Time) * dt
 	}
-	for i := directions; i < len(flows); i++ {
+	for i := directions; i < len(movedThings); i++ {
 		m.counters[i] += 1e6 * dt
 	}
 	w := collector.Workload{Owner: m.owner, Stage: m.stage, Readings: collector.NewReadings(metric.Workload), Remotes: m.addresses}
 	w.Stamp(metric.Slow, s.Time)
-	for i, f := range flows {
+	for i, f := range movedThings {
 		if i < directions && m.host {
 			continue
 		}
@@ -304,6 +304,24 @@ func TestUnusualMovementIsInformation(t *testing.T) {
 	st.noTicket("a known network")
 }
 
+// A recording has how many public addresses there are, and not which.
+func TestUploadWhereNetworksAreOnlyCounted(t *testing.T) {
+	m := &moving{owner: server(0), sent: steadily(0.4), networks: always(known)}
+	st := movementStage(t, time.Minute, m)
+	set := st.set
+	st.set = func(s *collector.Snapshot) {
+		set(s)
+		s.Workloads[0].Networks = nil
+	}
+	st.run(48 * time.Hour)
+	m.sent = steadily(80)
+	st.run(50 * time.Minute)
+	st.noTicket("as many as before")
+	m.networks = always(known, foreign)
+	st.run(2 * time.Minute)
+	st.ticketed(rules.IDDataMovement, "pod:nlp/chat-0", "egress")
+}
+
 func TestMovementWithCountersThatBeginAnewAndGaps(t *testing.T) {
 	m := &moving{owner: server(0), sent: steadily(0.4), networks: always(known)}
 	st := movementStage(t, time.Minute, m)
@@ -355,7 +373,7 @@ func TestMovementMemoryIsBounded(t *testing.T) {
 	}
 	c := newMovedClass(day)
 	for i := range 5000 {
-		c.know(netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(i), byte(i >> 8), 0, 0}), 16), day.Add(time.Duration(i)*time.Minute))
+		c.know(knownNetwork{Network: netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(i), byte(i >> 8), 0, 0}), 16), Last: day.Add(time.Duration(i) * time.Minute)})
 	}
 	if len(c.Networks) > maxKnown {
 		t.Errorf("it keeps %d networks of one class, want at most %d", len(c.Networks), maxKnown)

@@ -24,7 +24,6 @@ const (
 	quietHours    = 24      // after so many hours of habit what has added up is over
 	suspectWeight = 1. / 24 // weight of an unusual hour while there is a new network
 	minuteLayout  = "2006-01-02 15:04 UTC"
-	giga          = 1e9
 )
 
 // movedClass is what is usual of a class of workloads. Amounts of its histograms are in
@@ -51,10 +50,11 @@ type movedClass struct {
 	toldAt time.Time
 }
 
-// knownNetwork is a public network that the class has had connections to. The zero
-// prefix stands for all, where they are counted and not told.
+// knownNetwork is a public network that the class has had connections to. Where they are
+// counted and not told, as in a recording, one more than ever is taken for a new one.
 type knownNetwork struct {
 	Network netip.Prefix `json:"network"`
+	Number  int          `json:"number,omitempty"`
 	First   time.Time    `json:"first"`
 	Last    time.Time    `json:"last"`
 }
@@ -180,18 +180,20 @@ func (c *movedClass) connect(w *collector.Workload, at time.Time) {
 		return
 	}
 	if len(w.Networks) == 0 {
-		c.know(netip.Prefix{}, at)
+		for i := range int(min(public, maxKnown)) {
+			c.know(knownNetwork{Number: i + 1, First: at, Last: at})
+		}
 	}
 	for _, n := range w.Networks {
-		c.know(n, at)
+		c.know(knownNetwork{Network: n, First: at, Last: at})
 	}
 }
 
-func (c *movedClass) know(n netip.Prefix, at time.Time) {
-	oldest := 0
+func (c *movedClass) know(n knownNetwork) {
+	oldest, at := 0, n.Last
 	for i := range c.Networks {
 		k := &c.Networks[i]
-		if k.Network == n {
+		if k.Network == n.Network && k.Number == n.Number {
 			k.Last = later(k.Last, at)
 			return
 		}
@@ -202,7 +204,7 @@ func (c *movedClass) know(n netip.Prefix, at time.Time) {
 	if len(c.Networks) >= maxKnown {
 		c.Networks = slices.Delete(c.Networks, oldest, oldest+1)
 	}
-	c.Networks = append(c.Networks, knownNetwork{n, at, at})
+	c.Networks = append(c.Networks, n)
 }
 
 // newNetworks returns how many networks are new to the class.
@@ -361,7 +363,7 @@ func (c *movedClass) evidence(w *collector.Workload, observed, limit, surprise f
 	known := now.Sub(c.First)
 	e := Evidence{Observed: observed, Want: &limit, Confidence: confidenceOf(surprise),
 		Expected: fmt.Sprintf("at most %s, or known networks only", gigabytes(limit)),
-		Why:      fmt.Sprintf("against %s of this kind of workload; %s nats of surprise", span(known), significant(surprise, 2))}
+		Why:      fmt.Sprintf("against %s of this kind of workload; %s", span(known), chance(surprise))}
 	if known < newFor {
 		e.Confidence = Young
 	}

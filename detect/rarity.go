@@ -25,6 +25,18 @@ func surpriseOf(aWeek float64) float64 {
 	return max(leastSurprise, min(-math.Log(max(aWeek, 0)), mostSurprise))
 }
 
+// chance says in words how often a healthy subject looks like this.
+func chance(surprise float64) string {
+	switch weeks := math.Exp(surprise); {
+	case weeks < 2:
+		return "by chance about once a week"
+	case weeks < 1e6:
+		return "by chance once in " + significant(weeks, 2) + " weeks"
+	default:
+		return "by chance less than once in a million weeks"
+	}
+}
+
 // beyond returns the share of readings at x or above, where the given share is above q.
 func beyond(x, q, share float64) float64 {
 	if !(x > q) || !(q > 0) {

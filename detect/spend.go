@@ -37,16 +37,17 @@ const (
 // Spend watches what GPUs cost, beside what was planned and what comes of it. Of money it
 // knows what the snapshot tells.
 type Spend struct {
-	cfg     SpendConfig
-	teams   map[string]*teamSpend
-	owners  map[collector.Owner]*output
-	moneyAt time.Time // of the newest money
-	now     time.Time
+	cfg       SpendConfig
+	teams     map[string]*teamSpend
+	owners    map[collector.Owner]*output
+	endpoints map[collector.EndpointKey]*answers
+	moneyAt   time.Time // of the newest money
+	now       time.Time
 }
 
 // NewSpend returns the detector of rule spend.
 func NewSpend(cfg SpendConfig) *Spend {
-	return &Spend{cfg: cfg, teams: map[string]*teamSpend{}, owners: map[collector.Owner]*output{}}
+	return &Spend{cfg: cfg, teams: map[string]*teamSpend{}, owners: map[collector.Owner]*output{}, endpoints: map[collector.EndpointKey]*answers{}}
 }
 
 // Rule returns spend.
@@ -61,6 +62,9 @@ func (d *Spend) Observe(s *collector.Snapshot, report func(Observation)) {
 		for i := range m.Teams {
 			d.team(m, &m.Teams[i], fresh, report)
 		}
+	}
+	for i := range s.Endpoints {
+		d.serve(&s.Endpoints[i], s.Time, report)
 	}
 	for i := range s.Workloads {
 		w := &s.Workloads[i]

@@ -238,7 +238,7 @@ func (tr *training) play(s *collector.Snapshot) {
 	s.Money = &collector.Money{At: s.Time, Currency: "USD", Prices: []collector.GPUPrice{{UUID: "GPU-0", PerHour: 2.5}, {UUID: "GPU-1", PerHour: 2.5}}}
 }
 
-const jobSubject = "job:slurm/4711"
+const spenderSubject = "job:slurm/4711"
 
 func TestWorkBecomesExpensive(t *testing.T) {
 	for _, step := range []time.Duration{time.Second, 15 * time.Second, time.Minute} {
@@ -253,14 +253,14 @@ func TestWorkBecomesExpensive(t *testing.T) {
 			st.again(NewSpend(SpendConfig{}))
 			st.silent("not yet half an hour")
 			st.run(12 * time.Minute)
-			f := st.ticketed(rules.IDSpend, jobSubject, "without_output")
+			f := st.ticketed(rules.IDSpend, spenderSubject, "without_output")
 			st.says(f, f.Evidence.Seen, "about 4.36 GPU-seconds for a step")
 			if !strings.HasPrefix(f.Evidence.Seen, "10 GPU-seconds for a step, 2.3 times its own usual, since 06:0") || !strings.HasSuffix(f.Evidence.Seen, ", at 5.00 USD an hour") {
 				t.Errorf("it says: %s", f.Evidence.Seen)
 			}
 			tr.rate = func(time.Time) float64 { return 0.5 }
 			st.run(30 * time.Minute)
-			if st.firing(rules.IDSpend, jobSubject) {
+			if st.firing(rules.IDSpend, spenderSubject) {
 				t.Error("it still fires when the work is as cheap as before")
 			}
 		})
@@ -277,7 +277,7 @@ func TestSpendingWithoutOutput(t *testing.T) {
 	st.silent("half an hour is not over")
 	st.again(NewSpend(SpendConfig{}))
 	st.run(3 * time.Minute)
-	f := st.ticketed(rules.IDSpend, jobSubject, "without_output")
+	f := st.ticketed(rules.IDSpend, spenderSubject, "without_output")
 	st.says(f, "2 GPUs held and no progress since 03:00:00 UTC, for 32 min, at 5.00 USD an hour", "progress or a checkpoint within 30 min (its longest pause so far is 15 s)")
 }
 
@@ -371,7 +371,7 @@ func TestSpendWhenTheClockIsSet(t *testing.T) {
 	st.silent("the clock was set back")
 	tr.rate = func(time.Time) float64 { return 0 }
 	st.run(31 * time.Minute)
-	st.ticketed(rules.IDSpend, jobSubject, "without_output")
+	st.ticketed(rules.IDSpend, spenderSubject, "without_output")
 }
 
 func TestSpendMemoryIsBounded(t *testing.T) {
@@ -437,4 +437,54 @@ func TestIdleGPUBecomesATicketByTheMoney(t *testing.T) {
 		!strings.HasSuffix(f.Evidence.Expected, "a ticket from 8 idle GPU-hours a day or 50.00 USD") {
 		t.Errorf("after 50 USD: %s, %s, %s", f.Severity, f.Evidence.Seen, f.Evidence.Expected)
 	}
+}
+
+func TestServerThatAnswersNobody(t *testing.T) {
+	after := func(at time.Time, d time.Duration) bool { return at.Sub(day) >= d }
+	for name, c := range map[string]struct {
+		running func(at time.Time) float64
+		tokens  func(at time.Time) float64 // a second
+		fires   bool
+	}{
+		"asked, and no token any more": {func(time.Time) float64 { return 12 }, func(at time.Time) float64 { return bitOf(!after(at, time.Hour)) }, true},
+		"nobody asks any more":         {func(at time.Time) float64 { return bitOf(!after(at, time.Hour)) }, func(at time.Time) float64 { return bitOf(!after(at, time.Hour)) }, false},
+		"never answered yet":           {func(time.Time) float64 { return 12 }, func(time.Time) float64 { return 0 }, false},
+		"slow":                         {func(time.Time) float64 { return 12 }, func(at time.Time) float64 { return bitOf(at.Minute()%20 == 0) }, false},
+		"asked now and then":           {func(at time.Time) float64 { return bitOf(at.Minute()%10 < 5) }, func(at time.Time) float64 { return bitOf(!after(at, time.Hour)) }, false},
+		"does not tell of tokens":      {func(time.Time) float64 { return 12 }, func(time.Time) float64 { return math.NaN() }, false},
+	} {
+		for _, step := range []time.Duration{time.Second, 15 * time.Second, time.Minute} {
+			t.Run(fmt.Sprint(name, step), func(t *testing.T) {
+				st := only(t, step, NewSpend(SpendConfig{}))
+				tokens := 0.0
+				st.set = func(s *collector.Snapshot) {
+					tokens += c.tokens(s.Time) * step.Seconds()
+					e := endpoint(s, "GPU-0")
+					e.Set(metric.GeneratedTokens, tokens)
+					e.Set(metric.RequestsRunning, c.running(s.Time))
+				}
+				st.run(time.Hour + 20*time.Minute)
+				st.again(NewSpend(SpendConfig{}))
+				st.run(8 * time.Minute)
+				st.silent("before half an hour")
+				st.run(5 * time.Minute)
+				if !c.fires {
+					st.silent(name)
+					return
+				}
+				f := st.ticketed(rules.IDSpend, "endpoint:http://chat-70b:8000/metrics#vllm/chat-70b", "without_output")
+				if f.Title() != "Server answers nobody" || !strings.HasPrefix(f.Evidence.Seen, "requests for 3") ||
+					!strings.Contains(f.Evidence.Seen, " min, 12 now, and not one token or finished request since 00:59:") && !strings.Contains(f.Evidence.Seen, "since 01:00:00") {
+					t.Errorf("%s: %s", f.Title(), f.Evidence.Seen)
+				}
+			})
+		}
+	}
+}
+
+func bitOf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -10,10 +10,19 @@ import (
 	"gpuvigil/collector"
 )
 
+// maxDays is more days than anything runs.
+const maxDays = 1 << 20
+
 type spendMemory struct {
 	Version int                   `json:"version"`
 	Teams   map[string]*teamSpend `json:"teams"`
 	Owners  []ownersOutput        `json:"owners"`
+	Servers []serversAnswers      `json:"servers"`
+}
+
+type serversAnswers struct {
+	collector.EndpointKey
+	answers
 }
 
 type ownersOutput struct {
@@ -28,6 +37,10 @@ func (d *Spend) Save() ([]byte, error) {
 	for o, st := range d.owners {
 		m.Owners = append(m.Owners, ownersOutput{o, *st})
 	}
+	for k, st := range d.endpoints {
+		m.Servers = append(m.Servers, serversAnswers{k, *st})
+	}
+	slices.SortFunc(m.Servers, func(a, b serversAnswers) int { return cmp.Compare(a.String(), b.String()) })
 	slices.SortFunc(m.Owners, func(a, b ownersOutput) int {
 		return cmp.Or(cmp.Compare(a.Owner.String(), b.Owner.String()), cmp.Compare(a.Owner.Team, b.Owner.Team))
 	})
@@ -42,7 +55,7 @@ func (d *Spend) Restore(data []byte) error {
 	}
 	teams, owners := map[string]*teamSpend{}, map[collector.Owner]*output{}
 	for team, st := range m.Teams {
-		if st == nil || slices.Min(st.Days[:]) < 0 || st.Hour < 0 {
+		if st == nil || slices.Min(st.Days[:]) < 0 || slices.Max(st.Days[:]) > maxDays || st.Hour < 0 {
 			return fmt.Errorf("its memory of team %s is not complete", team)
 		}
 		teams[team] = st
@@ -54,6 +67,10 @@ func (d *Spend) Restore(data []byte) error {
 		owners[o.Owner] = &o.output
 	}
 	d.teams, d.owners = teams, owners
+	d.endpoints = map[collector.EndpointKey]*answers{}
+	for _, v := range m.Servers {
+		d.endpoints[v.EndpointKey] = &v.answers
+	}
 	return nil
 }
 
@@ -64,6 +81,9 @@ func (d *Spend) Shift(by time.Duration) {
 	for _, st := range d.teams {
 		shift(by, &st.Seen, &st.burn.At, &st.ran.At)
 		st.Hour, st.Whole, st.Over = 0, false, 0
+	}
+	for _, st := range d.endpoints {
+		shift(by, &st.At, &st.Moved, &st.Asked, &st.toldAt)
 	}
 	for _, st := range d.owners {
 		shift(by, &st.At, &st.First, &st.Progress, &st.Bad, &st.toldAt)

@@ -71,7 +71,7 @@ func (st *output) read(w *collector.Workload, held float64, at time.Time) {
 		st.Step = step
 	}
 	st.At, st.Held = at, held
-	st.Writing = st.Written.next(at, written(w)) >= checkpointing
+	st.Writing = st.Written.next(at, writtenBy(w)) >= checkpointing
 	if progress.After(st.Progress) && !progress.After(at) {
 		if pause := progress.Sub(st.Progress); pause <= longestPause {
 			st.Longest = max(st.Longest, pause)
@@ -97,9 +97,9 @@ func (st *output) read(w *collector.Workload, held float64, at time.Time) {
 	}
 }
 
-// written counts the bytes that an owner wrote to anything but memory; NaN if it tells
+// writtenBy counts the bytes that an owner wrote to anything but memory; NaN if it tells
 // of none.
-func written(w *collector.Workload) float64 {
+func writtenBy(w *collector.Workload) float64 {
 	sum, told := 0.0, false
 	for _, d := range [...]*metric.Def{metric.WorkloadBlockBytes, metric.WorkloadNetworkFileBytes, metric.WorkloadNetworkBytes} {
 		if v := w.ValueAt(d, 1); !math.IsNaN(v) {

@@ -23,6 +23,7 @@ type engineState struct {
 	Incidents []incidentState              `json:"incidents"`
 	Events    []collector.Event            `json:"events"`
 	Detectors map[rules.ID]json.RawMessage `json:"detectors"`
+	Verdicts  json.RawMessage              `json:"verdicts,omitempty"`
 }
 
 type findingState struct {
@@ -68,6 +69,13 @@ func (e *Engine) Save() ([]byte, error) {
 			return nil, fmt.Errorf("save the memory of detector %s: %w", w.rule.ID, err)
 		}
 		s.Detectors[w.rule.ID] = raw
+	}
+	if e.judge != nil {
+		raw, err := e.judge.Save()
+		if err != nil {
+			return nil, fmt.Errorf("save the verdicts: %w", err)
+		}
+		s.Verdicts = raw
 	}
 	for _, in := range e.incidents.all {
 		s.Incidents = append(s.Incidents, incidentState{in.Incident, in.lastSince, in.told})
@@ -121,6 +129,12 @@ func (e *Engine) Restore(data []byte) error {
 		w.block()
 	}
 	e.restoreDetectors(watchers, s.Detectors)
+	if e.judge != nil && s.Verdicts != nil {
+		if err := e.judge.Restore(s.Verdicts); err != nil {
+			e.unjudged.Inc()
+			e.cfg.Log.Error("the verdicts start without memory", "err", err)
+		}
+	}
 	e.changed = true
 	e.publish()
 	return nil

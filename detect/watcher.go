@@ -24,8 +24,9 @@ type watcher struct {
 	hides    bool // some rule is hidden by this one
 
 	found      map[key]*tracked
-	order      []*tracked // in the order in which they were opened
-	blocked    map[Subject]rules.Severity
+	order      []*tracked                 // in the order in which they were opened
+	blocked    map[Subject]rules.Severity // subjects of findings that fire
+	victims    map[Subject]rules.Severity // and their owners
 	conditions []Condition
 	condition  map[Subject]int // position in conditions
 	seenAt     []time.Time     // of conditions, when last judged
@@ -38,7 +39,7 @@ func (e *Engine) newWatcher(d Detector) *watcher {
 	r, set := d.Rule(), e.cfg.Settings[d.Rule().ID]
 	w := &watcher{
 		detector: d, rule: r, wait: r.For, hold: r.Hold, severity: set.Severity, limit: e.cfg.MaxFindings,
-		found: map[key]*tracked{}, blocked: map[Subject]rules.Severity{}, condition: map[Subject]int{},
+		found: map[key]*tracked{}, blocked: map[Subject]rules.Severity{}, victims: map[Subject]rules.Severity{}, condition: map[Subject]int{},
 		seconds:  vm.GetOrCreateFloatCounter(metric.DetectorSeconds.Series(string(r.ID))),
 		failures: vm.GetOrCreateCounter(metric.DetectorPanics.Series(string(r.ID))),
 		capped:   vm.GetOrCreateCounter(metric.FindingsCapped.Series(string(r.ID))),

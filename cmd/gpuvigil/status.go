@@ -125,12 +125,12 @@ func (a *answer) printStatus(out io.Writer, missing string) error {
 			since(f.Since, now), f.Evidence.Confidence, printable(ownerName(f)))
 	}
 	if len(a.snapshot.GPUs) > 0 {
-		fmt.Fprintf(w, "\nGPU\tmodel\tbusy\tmemory\tpower\ttemperature\towner\tstate\n")
+		fmt.Fprintf(w, "\nGPU\tmodel\tbusy\tmemory\tpower\ttemperature\towner\tstate\tverdict\n")
 	}
 	for _, g := range a.snapshot.GPUs {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Index, printable(g.Model),
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Index, printable(g.Model),
 			reading(g.Readings, metric.Utilization, "%.0f %%", 100), memoryShare(g), reading(g.Readings, metric.PowerDraw, "%.0f W", 1),
-			reading(g.Readings, metric.Temperature, "%.0f °C", 1), printable(gpuOwner(g, a.seesProcesses())), a.gpuState(g))
+			reading(g.Readings, metric.Temperature, "%.0f °C", 1), printable(gpuOwner(g, a.seesProcesses())), a.gpuState(g), a.verdict(g.UUID).Name.Words())
 	}
 	fmt.Fprintf(w, "\nsource\tsees\tlast sample\n")
 	for _, s := range a.snapshot.Sources {

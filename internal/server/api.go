@@ -20,6 +20,7 @@ type Findings struct {
 	Simulated bool              `json:"simulated"`
 	Findings  []Finding         `json:"findings"`  // pending, firing, and resolved in the last 24 h
 	Incidents []detect.Incident `json:"incidents"` // what people were told
+	Verdicts  []detect.Verdict  `json:"verdicts"`  // one for each GPU
 
 	// History holds, for each subject of a finding (kind:id), the last hours of
 	// the readings that show its condition.
@@ -58,6 +59,7 @@ func (s *Server) apiFindings(w http.ResponseWriter, _ *http.Request) {
 		Simulated: snap.Simulated,
 		Findings:  []Finding{},
 		Incidents: orEmpty(view.Incidents),
+		Verdicts:  orEmpty(view.Verdicts),
 		History:   map[string][]History{},
 	}
 	for _, f := range view.Findings {

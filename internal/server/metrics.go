@@ -286,6 +286,10 @@ func (e *exposition) findings(v *detect.View) {
 		}
 		e.add(metric.FindingScore, &t.labels, f.Score)
 	}
+	for i := range v.Verdicts {
+		d := &v.Verdicts[i]
+		e.one(metric.GPUVerdict, 1, strconv.Itoa(d.Index), d.GPU, string(d.Name))
+	}
 	for _, c := range v.Conditions {
 		e.one(metric.Condition, number(c.Active), string(c.Rule), c.Subject.String())
 	}
