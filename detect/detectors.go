@@ -23,11 +23,13 @@ type DetectorConfig struct {
 
 // Detectors returns all detectors, causes before what they hide.
 func Detectors(cfg DetectorConfig) []Detector {
+	saturated := NewSaturated(cfg.Saturated)
 	return []Detector{
 		NewXid(cfg.Xid),
 		NewLost(cfg.Lost),
 		NewSXid(cfg.SXid),
-		NewSaturated(cfg.Saturated),
+		saturated,
+		NewQueueing(saturated),
 		NewIdle(cfg.Idle),
 		NewVersion(cfg.Version),
 	}
