@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gpuvigil/collector"
 	"gpuvigil/collector/kube"
 )
 
@@ -42,6 +43,9 @@ type want struct {
 	pod  *kube.Pod
 	asks map[string]int
 	why  string // it waits; empty: not tried yet
+
+	free, other []collector.Free // devices; nil: not looked for yet
+	looked      bool
 }
 
 // maxWants bounds the work: of too many kinds of pods those are left out that come last.
