@@ -99,7 +99,7 @@ func shapeOf(p *kube.Pod, asks map[string]int) string {
 
 // placed reports whether the scheduler speaks of where the pod may be beside others.
 func placed(p *kube.Pod) bool {
-	message, _, _ := strings.Cut(p.Scheduled.Message, "preemption:")
+	message, _, _ := strings.Cut(strings.ToLower(p.Scheduled.Message), "preemption:")
 	for _, part := range []string{"pod affinity", "anti-affinity", "topology spread", "volume", "persistentvolumeclaim"} {
 		if strings.Contains(message, part) {
 			return true
