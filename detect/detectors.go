@@ -30,6 +30,7 @@ func Detectors(cfg DetectorConfig) []Detector {
 		NewSXid(cfg.SXid),
 		saturated,
 		NewQueueing(saturated),
+		NewUnusualUse(),
 		NewIdle(cfg.Idle),
 		NewVersion(cfg.Version),
 	}
