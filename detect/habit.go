@@ -97,19 +97,6 @@ func (v *habit) close() (float64, bool) {
 	return v.level.Add(time.Unix(v.minute*int64(habitStep.Seconds()), 0), v.mean), true
 }
 
-// take takes up a reading that is a mean over minutes already and returns how unusual it
-// was, as add does for a whole minute.
-func (v *habit) take(at time.Time, x float64) (score float64) {
-	if math.IsNaN(x) || math.IsInf(x, 0) || !at.After(v.seen) {
-		return 0
-	}
-	if v.first.IsZero() {
-		v.first = at
-	}
-	v.seen, v.mean = at, x
-	return v.level.Add(at, x)
-}
-
 // evidence is how unlikely the newest whole minute was, in nats.
 func (v *habit) evidence() float64 { return v.level.Evidence() }
 

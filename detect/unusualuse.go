@@ -19,12 +19,10 @@ const (
 	usePrompt = iota // tokens of a prompt
 	useAnswer        // tokens of an answer
 	useErrors        // share of requests that end with an error
-	useVolume        // requests in a second
+	useVolume        // requests, for each that is usual at this hour
 	useRatio         // tokens generated for each token of prompts
 	useReadings
 )
-
-var useNames = [useReadings]string{"prompt_tokens", "answer_tokens", "error_share", "requests", "output_input"}
 
 const (
 	useBlock     = 5 * time.Minute // over which use is summed up
@@ -32,12 +30,18 @@ const (
 	useRequests  = 20                 // that a block must have, or it grows
 	useHistory   = 3 * 24 * time.Hour // before which nothing is judged: each hour of the day three times
 	useAlone     = 30 * time.Minute   // so long a single reading is unusual before it is a finding
-	useRare      = 0.01               // of the time before, at most, it was as far from the usual
-	useBlocks    = 7 * 24 * 12        // in a week
+	useEnds      = 0.005              // of the time before, at each end, is left out of what has been seen
+	useBeyond    = 1.5                // times the rest a reading must be to become unusual
+	useStays     = 1.2                // and to stay so
+	useTries     = 7 * 24 * 2         // stretches of that length in a week
+	useSurprise  = 3.0                // nats: one false finding of a healthy model in twenty weeks
+	useMost      = 5                  // ends of the usual that count for surprise
+	hourLearns   = 0.03               // of a block: an hour of the day is known by its last three
+	usesKept     = 7 * 24 * time.Hour // of a model that has not been seen since
 	leastErrors  = 5
 	errorShare   = 0.05
 	errorNats    = 12.0 // of the binomial tail
-	maxUses      = maxHabits / (useReadings - 1)
+	maxUses      = 256
 	volumeFactor = 3.0
 )
 
@@ -49,7 +53,6 @@ var useFactor = [useReadings]float64{2, 2, 3, volumeFactor, 2}
 // requests, each against what is usual of the model. One reading that is unusual for a
 // moment proves nothing: it takes two, or one that stays so.
 type UnusualUse struct {
-	habits    *habits
 	endpoints map[collector.EndpointKey]*use
 	now       time.Time
 }
@@ -62,6 +65,7 @@ type use struct {
 	counts  [4]rate // of requests, errors, tokens of prompts and of answers
 	block   useSum
 	kept    useMemory
+	rate    float64 // requests in a second of the last block
 	read    [useReadings]useReading
 	told    Evidence
 	toldAt  time.Time
@@ -73,26 +77,29 @@ type useSum struct {
 	requests, errors, prompt, answers float64
 }
 
-// useReading is one reading and what is usual of it.
+// useReading is one reading and what is usual of it. While it is unusual, what is usual
+// stands still.
 type useReading struct {
-	usual   *stream.Histogram
-	x       float64   // of the last block
-	typical float64   // usual when it became unusual, or now
-	since   time.Time // since when it is unusual; zero: it is not
-	factor  float64   // by which it was when that began
-	nats    float64   // how unlikely that is
+	usual         *stream.Histogram
+	x             float64   // of the last block
+	typical, edge float64   // of the usual: its middle, and its end on the side of the reading
+	since         time.Time // since when it is unusual; zero: it is not
+	factor        float64   // how many times the typical it was when that began, or a part of it
+	nats          float64   // how unlikely that is
 }
 
-// useMemory is how many requests and errors there were, forgotten by half each week.
+// useMemory is how many requests and errors there were, as far as they are not forgotten,
+// and how many requests in a second are usual at each hour of the day; 0: not known.
 type useMemory struct {
-	First    time.Time `json:"first"`
-	Requests float64   `json:"requests"`
-	Errors   float64   `json:"errors"`
+	First    time.Time   `json:"first"`
+	Requests float64     `json:"requests"`
+	Errors   float64     `json:"errors"`
+	Hours    [24]float64 `json:"hours"`
 }
 
 // NewUnusualUse returns the detector of rule unusual_model_use.
 func NewUnusualUse() *UnusualUse {
-	return &UnusualUse{habits: newHabits(), endpoints: map[collector.EndpointKey]*use{}}
+	return &UnusualUse{endpoints: map[collector.EndpointKey]*use{}}
 }
 
 // Rule returns unusual_model_use.
@@ -115,7 +122,7 @@ func (d *UnusualUse) Observe(s *collector.Snapshot, report func(Observation)) {
 			u.at = at
 			u.count(e, at)
 			if u.block.whole(at) {
-				d.close(u, e.Key(), at)
+				u.close(at)
 			}
 		}
 		d.judge(u, report)
@@ -128,7 +135,7 @@ func (d *UnusualUse) get(e *collector.Endpoint) *use {
 	}
 	if len(d.endpoints) >= maxUses {
 		for key, u := range d.endpoints {
-			if d.now.Sub(u.at) > habitsKept {
+			if d.now.Sub(u.at) > usesKept {
 				delete(d.endpoints, key)
 			}
 		}
@@ -190,10 +197,10 @@ func (b *useSum) whole(at time.Time) bool {
 
 // close judges a block and lets it count. One in which nearly nothing was asked says
 // nothing: a model that nobody uses is idle and not misused.
-func (d *UnusualUse) close(u *use, key collector.EndpointKey, at time.Time) {
+func (u *use) close(at time.Time) {
 	b := u.block
 	u.block = useSum{begin: at}
-	seconds := at.Sub(b.begin).Seconds()
+	hour := &u.kept.Hours[at.UTC().Hour()]
 	for i := range u.read {
 		u.read[i].x = math.NaN()
 	}
@@ -203,8 +210,12 @@ func (d *UnusualUse) close(u *use, key collector.EndpointKey, at time.Time) {
 			u.read[useRatio].x = b.answers / b.prompt
 		}
 	case b.requests >= useRequests:
+		u.rate = b.requests / at.Sub(b.begin).Seconds()
+		if *hour == 0 {
+			*hour = u.rate
+		}
 		u.read[usePrompt].x, u.read[useAnswer].x = b.prompt/b.requests, b.answers/b.requests
-		u.read[useErrors].x, u.read[useVolume].x = b.errors/b.requests, b.requests/seconds
+		u.read[useErrors].x, u.read[useVolume].x = b.errors/b.requests, u.rate / *hour
 	}
 	mature := at.Sub(u.kept.First) >= useHistory
 	for i := range u.read {
@@ -213,24 +224,17 @@ func (d *UnusualUse) close(u *use, key collector.EndpointKey, at time.Time) {
 			r.since = time.Time{}
 			continue
 		}
-		alarm := 0.0
-		switch {
-		case i == useErrors:
-			alarm = u.errorTail(b) / errorNats
-		default:
-			if h := d.habits.get(habitKey{Subject: u.subject, Reading: useNames[i]}, at); h != nil {
-				alarm = h.take(at, r.x)
-				r.nats = max(r.nats, h.evidence())
-			}
-		}
-		r.judge(i, at, alarm, mature)
-		learned := seconds
+		r.judge(i, b.begin, at, mature && (i != useErrors || u.errorTail(b) >= errorNats))
+		learned := at.Sub(b.begin).Seconds()
 		if !r.since.IsZero() {
 			learned *= slowLearning
 		}
 		r.usual.Add(at, r.x, learned)
 	}
 	u.kept.learn(b, u.read[useErrors].since.IsZero())
+	if !math.IsNaN(u.read[useVolume].x) && u.read[useVolume].since.IsZero() {
+		*hour += hourLearns * (u.rate - *hour)
+	}
 }
 
 // errorTail is how unlikely so many errors are by the share of them before: Chernoff's
@@ -260,53 +264,53 @@ func (m *useMemory) learn(b useSum, usual bool) {
 	}
 }
 
-// judge says whether a reading is unusual now. It begins with an alarm of its habit, and
-// lasts as long as the reading is at least half as far from the usual, a day at most:
-// then it is the new usual.
-func (r *useReading) judge(which int, at time.Time, alarm float64, mature bool) {
+// judge says whether a reading is unusual now. That begins well beyond what has been
+// seen, and lasts until the reading comes near that again; a day at most: then it is the
+// new usual.
+func (r *useReading) judge(which int, begin, at time.Time, may bool) {
 	if !r.since.IsZero() {
-		if at.Sub(r.since) < newHabit && r.apart(which, r.typical) >= 1+(r.factor-1)/2 {
+		if at.Sub(r.since) < newHabit && r.apart(which, r.edge) >= useStays {
 			return
 		}
 		r.since = time.Time{}
 	}
-	r.typical = r.usual.Typical(0.5)
+	least := 0.0
 	if which == useErrors {
-		r.typical = max(r.typical, 0.001)
+		least = 0.001
 	}
-	factor := r.apart(which, r.typical)
-	if !mature || alarm < 1 || !(factor >= useFactor[which]) {
-		r.nats = 0
-		return
-	}
-	rare := r.usual.Above(r.x)
+	r.typical, r.edge = max(r.usual.Typical(0.5), least), max(r.usual.Quantile(1-useEnds), least)
 	if r.x < r.typical {
-		rare = 1 - r.usual.Above(r.x*1.2)
+		r.edge = r.usual.Typical(useEnds)
 	}
-	if rare > useRare {
-		r.nats = 0
-		return
+	r.factor = r.apart(which, r.typical)
+	if may && r.factor >= useFactor[which] && r.apart(which, r.edge) >= useBeyond {
+		r.since, r.nats = begin, r.unlikely()
 	}
-	r.since, r.factor = at, factor
-	r.nats = max(r.nats, -math.Log(max(rare, useBlock.Seconds()/(r.usual.Weight()+useBlock.Seconds()))))
 }
 
-// apart is how many times the usual the reading is, or the usual of the reading; for
+// unlikely is how improbable the reading is, in nats, if its logarithm falls off no slower
+// beyond the end of what is usual than it does up to there.
+func (r *useReading) unlikely() float64 {
+	usual := math.Log(max(r.edge/r.typical, r.typical/r.edge, 1.19)) // a bin of the histogram
+	return -math.Log(useEnds) * min(math.Log(r.factor)/usual, useMost)
+}
+
+// apart is how many times as much as that the reading is, or that as the reading; for
 // errors and requests only more counts.
-func (r *useReading) apart(which int, usual float64) float64 {
+func (r *useReading) apart(which int, than float64) float64 {
 	switch {
-	case !(usual > 0):
+	case !(than > 0):
 		return 0
-	case r.x >= usual:
-		return min(r.x/usual, 1e6)
+	case r.x >= r.typical:
+		return min(r.x/than, 1e6)
 	case which == useErrors || which == useVolume || !(r.x > 0):
 		return 0
 	}
-	return min(usual/r.x, 1e6)
+	return min(than/r.x, 1e6)
 }
 
-// judge reports the endpoint. Its surprise holds the readings to be independent and
-// counts each block of a week.
+// judge reports the endpoint. Its surprise holds the readings to be independent of each
+// other, and each half hour of a week.
 func (d *UnusualUse) judge(u *use, report func(Observation)) {
 	o := Observation{Subject: u.subject, Cause: "unlike_habit", Severity: rules.Ticket}
 	unusual, nats, largest := 0, 0.0, 0.0
@@ -327,7 +331,8 @@ func (d *UnusualUse) judge(u *use, report func(Observation)) {
 		if unusual >= 2 {
 			o.Score = max(1, o.Score)
 		}
-		o.Surprise = max(nats-math.Log(useBlocks*useReadings), 0.1)
+		o.Surprise = max(nats-math.Log(useTries*useReadings), 0.1)
+		o.Score = min(o.Score, o.Surprise/useSurprise)
 	}
 	if o.Score >= 1 {
 		if age := d.now.Sub(u.toldAt); u.toldAt.IsZero() || age >= evidenceEvery || age < 0 {
@@ -340,7 +345,6 @@ func (d *UnusualUse) judge(u *use, report func(Observation)) {
 
 type unusualState struct {
 	Version int        `json:"version"`
-	Habits  *habits    `json:"habits"`
 	Uses    []useState `json:"uses"`
 }
 
@@ -351,6 +355,7 @@ type useState struct {
 	Usual   []*stream.Histogram `json:"usual"`
 	Since   []time.Time         `json:"since"`
 	Typical []float64           `json:"typical"`
+	Edge    []float64           `json:"edge"`
 	Factor  []float64           `json:"factor"`
 	Nats    []float64           `json:"nats"`
 }
@@ -358,13 +363,14 @@ type useState struct {
 // Save returns what is usual of each model's use, and what is unusual now. The block that
 // is being counted is not in it.
 func (d *UnusualUse) Save() ([]byte, error) {
-	s := unusualState{Version: 1, Habits: d.habits, Uses: []useState{}}
+	s := unusualState{Version: 1, Uses: []useState{}}
 	for key, u := range d.endpoints {
 		state := useState{EndpointKey: key, Seen: u.at, useMemory: u.kept}
 		for i := range u.read {
 			r := &u.read[i]
 			state.Usual, state.Since = append(state.Usual, r.usual), append(state.Since, r.since)
 			state.Typical, state.Factor, state.Nats = append(state.Typical, finite(r.typical)), append(state.Factor, r.factor), append(state.Nats, r.nats)
+			state.Edge = append(state.Edge, finite(r.edge))
 		}
 		s.Uses = append(s.Uses, state)
 	}
@@ -374,20 +380,19 @@ func (d *UnusualUse) Save() ([]byte, error) {
 
 // Restore takes up what Save returned. A model whose memory has another form begins anew.
 func (d *UnusualUse) Restore(data []byte) error {
-	s := unusualState{Habits: newHabits()}
+	var s unusualState
 	if err := decodeState(data, &s, 1); err != nil {
 		return err
 	}
-	d.habits = s.Habits
 	for _, saved := range s.Uses {
 		n := len(saved.Usual)
-		if n != useReadings || len(saved.Since) != n || len(saved.Typical) != n || len(saved.Factor) != n || len(saved.Nats) != n || slices.Contains(saved.Usual, nil) || len(d.endpoints) >= maxUses {
+		if n != useReadings || len(saved.Since) != n || len(saved.Typical) != n || len(saved.Edge) != n || len(saved.Factor) != n || len(saved.Nats) != n || slices.Contains(saved.Usual, nil) || len(d.endpoints) >= maxUses {
 			continue
 		}
 		u := newUse(saved.EndpointKey)
 		u.at, u.kept = saved.Seen, saved.useMemory
 		for i := range u.read {
-			u.read[i] = useReading{saved.Usual[i], math.NaN(), saved.Typical[i], saved.Since[i], saved.Factor[i], saved.Nats[i]}
+			u.read[i] = useReading{saved.Usual[i], math.NaN(), saved.Typical[i], saved.Edge[i], saved.Since[i], saved.Factor[i], saved.Nats[i]}
 		}
 		d.endpoints[saved.EndpointKey] = u
 	}
@@ -397,7 +402,6 @@ func (d *UnusualUse) Restore(data []byte) error {
 // Shift moves all that is remembered of models.
 func (d *UnusualUse) Shift(by time.Duration) {
 	shift(by, &d.now)
-	d.habits.shift(by)
 	for _, u := range d.endpoints {
 		shift(by, &u.at, &u.toldAt, &u.block.begin, &u.kept.First)
 		for i := range u.counts {

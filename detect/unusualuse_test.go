@@ -112,8 +112,8 @@ func TestUnusualModelUse(t *testing.T) {
 		"long prompts":                   {counted, change(func(w *modelUse) { w.prompt = 2400 }), 50 * time.Minute, "tokens a prompt on average"},
 		"long answers":                   {counted, change(func(w *modelUse) { w.answer = 600 }), 50 * time.Minute, "tokens an answer on average"},
 		"errors":                         {counted, change(func(w *modelUse) { w.errors = 0.15 }), 50 * time.Minute, "of requests with an error"},
-		"errors and more requests":       {counted, change(func(w *modelUse) { w.errors, w.requests = 0.15, 12 }), 20 * time.Minute, "requests/s"},
-		"many more requests":             {counted, change(func(w *modelUse) { w.requests = 12 }), 50 * time.Minute, "requests/s"},
+		"errors and more requests":       {counted, change(func(w *modelUse) { w.errors, w.requests = 0.15, 12 }), 20 * time.Minute, "times the requests of this hour"},
+		"many more requests":             {counted, change(func(w *modelUse) { w.requests = 12 }), 50 * time.Minute, "times the requests of this hour"},
 		"an engine without requests":     {untold, change(func(w *modelUse) { w.uncounted, w.answer = true, 800 }), 50 * time.Minute, "tokens out for each one in"},
 	} {
 		t.Run(name, func(t *testing.T) {

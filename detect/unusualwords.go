@@ -41,7 +41,7 @@ func (u *use) say(now time.Time, factor float64) Evidence {
 	return ev
 }
 
-// useWords writes a reading. At a whole sentence's beginning it says of what it is.
+// useWords writes a reading, as a whole or short.
 func useWords(which int, x float64, whole bool) string {
 	unit := ""
 	if whole {
@@ -53,9 +53,9 @@ func useWords(which int, x float64, whole bool) string {
 	case useAnswer:
 		return significant(finite(x), 2) + " tokens an answer" + unit
 	case useErrors:
-		return percentOf(finite(x)) + " of requests with an error"
+		return significant(100*finite(x), 2) + " % of requests with an error"
 	case useVolume:
-		return significant(finite(x), 2) + " requests/s"
+		return significant(finite(x), 2) + " times the requests of this hour"
 	}
 	return significant(finite(x), 2) + " tokens out for each one in"
 }
