@@ -28,7 +28,7 @@ const (
 	capacityOver = 15 * time.Minute
 
 	queueAllowed = 0.05            // of what is served: by so much more may arrive
-	grownMuch    = 45.0            // seconds of work
+	grownMuch    = 30.0            // seconds of work
 	growsFor     = 5 * time.Minute // after which a burst has its peak behind it
 	peakFresh    = 2 * time.Minute
 	healthyLoad  = 0.8 // of a server; at most
@@ -107,7 +107,7 @@ func (d *Queueing) Observe(s *collector.Snapshot, report func(Observation)) {
 		if !at.Equal(q.at) {
 			q.take(s, e, at, d.cfg)
 		}
-		d.judge(q, report)
+		d.judge(s, e, q, report)
 	}
 }
 
@@ -247,39 +247,44 @@ func (q *queue) beside(s *collector.Snapshot, e *collector.Endpoint, at time.Tim
 
 // judge reports each cause. Where the GPU is the reason, or has just been, the queue is
 // the other rule's.
-func (d *Queueing) judge(q *queue, report func(Observation)) {
+func (d *Queueing) judge(s *collector.Snapshot, e *collector.Endpoint, q *queue, report func(Observation)) {
 	elsewhere := !q.bound.IsZero() && d.now.Sub(q.bound) < boundStays
-	o := Observation{Subject: q.subject, Severity: rules.Ticket}
-
-	o.Cause = causeAboveSLO
+	tell := func(o Observation) {
+		o.Subject, o.Severity = q.subject, rules.Ticket
+		if o.Score >= 1 {
+			o.Owner, _ = s.OwnerOf(e) // unattributed if it is not known
+		}
+		report(o)
+	}
+	o := Observation{Cause: causeAboveSLO}
 	if q.slo && !q.since.IsZero() && !elsewhere {
 		o.Score, o.At = q.ratio(), q.since
 		o.Evidence = q.words(0, d.now, q.sayAboveSLO)
 	}
-	report(o)
+	tell(o)
 
-	o = Observation{Subject: q.subject, Severity: rules.Ticket, Cause: causeGrowing}
+	o = Observation{Cause: causeGrowing}
 	if !elsewhere {
 		if o.Score, o.Surprise = q.growth(); o.Score >= 1 {
 			o.At = q.kept.Since
 			o.Evidence = q.words(1, d.now, q.sayGrowing)
 		}
 	}
-	report(o)
+	tell(o)
 
-	o = Observation{Subject: q.subject, Severity: rules.Ticket, Cause: causeEpisodes}
+	o = Observation{Cause: causeEpisodes}
 	if o.Score, o.Surprise = q.repeats(d.now); o.Score >= 1 {
 		o.At = q.kept.Episodes[len(q.kept.Episodes)-1].Start
 		o.Evidence = q.words(2, d.now, q.sayEpisodes)
 	}
-	report(o)
+	tell(o)
 
-	o = Observation{Subject: q.subject, Severity: rules.Ticket, Cause: causeIdleSibling}
+	o = Observation{Cause: causeIdleSibling}
 	if !q.idleSince.IsZero() {
 		o.Score, o.At = max(1, min(q.waiting, 1000)), q.idleSince
 		o.Evidence = q.words(3, d.now, q.sayIdleSibling)
 	}
-	report(o)
+	tell(o)
 }
 
 type queueingState struct {

@@ -125,7 +125,7 @@ func (d *UnusualUse) Observe(s *collector.Snapshot, report func(Observation)) {
 				u.close(at)
 			}
 		}
-		d.judge(u, report)
+		d.judge(s, e, u, report)
 	}
 }
 
@@ -311,7 +311,7 @@ func (r *useReading) apart(which int, than float64) float64 {
 
 // judge reports the endpoint. Its surprise holds the readings to be independent of each
 // other, and each half hour of a week.
-func (d *UnusualUse) judge(u *use, report func(Observation)) {
+func (d *UnusualUse) judge(s *collector.Snapshot, e *collector.Endpoint, u *use, report func(Observation)) {
 	o := Observation{Subject: u.subject, Cause: "unlike_habit", Severity: rules.Ticket}
 	unusual, nats, largest := 0, 0.0, 0.0
 	for i := range u.read {
@@ -339,6 +339,7 @@ func (d *UnusualUse) judge(u *use, report func(Observation)) {
 			u.told, u.toldAt = u.say(d.now, largest), d.now
 		}
 		o.Evidence = u.told
+		o.Owner, _ = s.OwnerOf(e) // unattributed if it is not known
 	}
 	report(o)
 }
