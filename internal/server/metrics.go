@@ -287,6 +287,10 @@ func (e *exposition) findings(v *detect.View) {
 		}
 		e.add(metric.FindingScore, &t.labels, f.Score)
 	}
+	for i := range v.Verdicts {
+		d := &v.Verdicts[i]
+		e.one(metric.GPUVerdict, 1, strconv.Itoa(d.Index), d.GPU, string(d.Name))
+	}
 	for _, s := range v.Standings {
 		if !s.Statistical {
 			continue
@@ -295,10 +299,6 @@ func (e *exposition) findings(v *detect.View) {
 		e.one(metric.RuleNeed, s.NeedPage, string(s.Rule), rules.Page.String())
 		e.one(metric.RuleClean, s.CleanWeeks, string(s.Rule))
 		e.one(metric.RuleProof, s.ProofWeeks, string(s.Rule))
-	}
-	for i := range v.Verdicts {
-		d := &v.Verdicts[i]
-		e.one(metric.GPUVerdict, 1, strconv.Itoa(d.Index), d.GPU, string(d.Name))
 	}
 	for _, c := range v.Conditions {
 		e.one(metric.Condition, number(c.Active), string(c.Rule), c.Subject.String())
