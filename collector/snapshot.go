@@ -42,6 +42,7 @@ type Snapshot struct {
 	Money      *Money        // what the GPUs came to, one snapshot late; nil if nobody keeps account
 	SXids      []SXidCount   // errors of the NVSwitches, by switch, code and severity
 	Sources    []SourceState // in the order of the configuration
+	Queues     []Queue       // of the cluster's schedulers, by scheduler and name; in no snapshot of a node
 
 	// GPUsBefore is how many GPUs an agent had seen in the last boot before this one
 	// in which it saw any; 0 if there was none.

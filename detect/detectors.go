@@ -27,13 +27,16 @@ type DetectorConfig struct {
 // Detectors returns all detectors, causes before what they hide.
 func Detectors(cfg DetectorConfig) []Detector {
 	judge := NewJudge()
+	saturated := NewSaturated(cfg.Saturated)
 	return []Detector{
 		NewXid(cfg.Xid),
 		NewLost(cfg.Lost),
 		NewSXid(cfg.SXid),
 		NewHung(judge),
 		NewStalled(judge),
-		NewSaturated(cfg.Saturated),
+		saturated,
+		NewQueueing(saturated),
+		NewUnusualUse(),
 		NewIdle(cfg.Idle),
 		NewThrottled(judge),
 		NewVersion(cfg.Version),

@@ -27,6 +27,10 @@ const (
 
 	IDDrainedOccupied ID = "drained_occupied"
 	IDUnusual         ID = "unusual"
+
+	IDQueueing        ID = "queueing"
+	IDWaitingJobs     ID = "waiting_jobs"
+	IDUnusualModelUse ID = "unusual_model_use"
 )
 
 // book is in the order in which people should read findings: certain faults first.
@@ -124,6 +128,46 @@ var book = []*Rule{
 		Watch: []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.CPUBusy, metric.CPUBusiest,
 			metric.RequestsWaiting, metric.QueueTimeP95, metric.KVCacheUsage},
 		Runbook: "saturated_gpu",
+	},
+	{
+		ID:       IDQueueing,
+		Title:    "Requests wait in front of a model",
+		Severity: Ticket,
+		Meaning: "Requests wait longer than they should for another reason than a GPU that is busy all the time: the queue grows without end, " +
+			"requests wait again and again, longer than was promised, or beside a replica that has nothing to do. " +
+			"A queue that the server shows and that does not exist any more is no finding.",
+		Action:  "Add replicas, or find out why those that there are do not get the requests.",
+		Unit:    "seconds of waiting; requests that wait for growing and idle_sibling; episodes in 24 h for episodes",
+		For:     5 * time.Minute,
+		Hold:    5 * time.Minute,
+		Watch:   []*metric.Def{metric.RequestsWaiting, metric.RequestsRunning, metric.QueueTimeP95, metric.ArrivalRate, metric.ServiceRate, metric.KVCacheUsage},
+		Runbook: "queueing",
+	},
+	{
+		ID:       IDUnusualModelUse,
+		Title:    "Model used unlike its habit",
+		Severity: Ticket,
+		Meaning: "What a model is asked, and what it answers, is not what is usual for it: longer prompts or answers, more errors, more requests. " +
+			"Somebody may copy the model, misuse a leaked key or try how far it can be pushed; a new client looks the same. " +
+			"How much each client asks is not available, as the servers' metrics name no client.",
+		Action:  "Tell security, and look in the gateway's log for which client the requests come from.",
+		Unit:    "times the usual",
+		Hold:    15 * time.Minute,
+		Watch:   []*metric.Def{metric.ArrivalRate, metric.RequestsRunning, metric.RequestsWaiting},
+		Runbook: "unusual_model_use",
+	},
+	{
+		ID:       IDWaitingJobs,
+		Title:    "Jobs wait although GPUs are free",
+		Severity: Ticket,
+		Meaning: "Jobs or pods wait for GPUs while GPUs that are right for them are free, for a quarter of an hour, or longer than the queue's declared wait. " +
+			"A full cluster and a quota are by design and no finding. Only the cluster role (gpuvigil fleet) sees it.",
+		Action:  "Remove what keeps those that wait from the free GPUs.",
+		Unit:    "seconds",
+		For:     5 * time.Minute,
+		Hold:    5 * time.Minute,
+		Watch:   []*metric.Def{metric.QueueLongest, metric.QueueTypical},
+		Runbook: "waiting_jobs",
 	},
 	{
 		ID:       IDIdleGPU,

@@ -58,12 +58,12 @@ func TestExampleChangesNothing(t *testing.T) {
 func TestExampleWithEveryKey(t *testing.T) {
 	text := string(Example)
 	text = regexp.MustCompile(`(?m)^(\s*)# (- [a-z]+:|  [a-z_]+:|idle_gpu:)`).ReplaceAllString(text, "$1$2")
-	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "rules: {}", "rules:", "own: []", "own:", "budgets: []", "budgets:", "mapping: []", "mapping:").Replace(text)
+	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "rules: {}", "rules:", "own: []", "own:", "queues: []     #", "queues:     #", "budgets: []", "budgets:", "mapping: []", "mapping:").Replace(text)
 	c, err := Parse("example.yml", []byte(text))
 	if err != nil {
 		t.Fatalf("the example with its commented keys does not load:\n%v\n%s", err, text)
 	}
-	if len(c.Inference.Targets) != 1 || len(c.Alerting.Slack) != 1 || len(c.Rules) != 1 || len(c.Prices.Own) != 1 || len(c.Budgets) != 1 || len(c.Owners.Mapping) != 6 {
+	if len(c.Inference.Targets) != 1 || len(c.Alerting.Slack) != 1 || len(c.Rules) != 1 || len(c.Prices.Own) != 1 || len(c.Budgets) != 1 || len(c.Fleet.Waiting.Queues) != 1 || len(c.Owners.Mapping) != 6 {
 		t.Errorf("commented parts of the example were not read: %d targets, %d receivers, %d rules, %d prices, %d budgets, want 1 of each, and %d owners, want 6",
 			len(c.Inference.Targets), len(c.Alerting.Slack), len(c.Rules), len(c.Prices.Own), len(c.Budgets), len(c.Owners.Mapping))
 	}
