@@ -46,6 +46,8 @@ type Config struct {
 	Budgets    []Budget          `yaml:"budgets"`
 	Movement   Movement          `yaml:"movement"`
 	Textfile   Textfile          `yaml:"textfile"`
+	Change     Change            `yaml:"change"` // who may change what runs on this pool
+	Versions   Versions          `yaml:"versions"`
 	Detect     Detect            `yaml:"detect"`
 	Rules      map[rules.ID]Rule `yaml:"rules"`
 	Links      Links             `yaml:"links"`
@@ -125,6 +127,7 @@ type Detect struct {
 	IdleAfter         Duration `yaml:"idle_after"`          // for holders of unknown kind
 	IdleAfterTraining Duration `yaml:"idle_after_training"` // for batch jobs
 	IdleAfterNotebook Duration `yaml:"idle_after_notebook"` // for notebooks
+	SharingAllowed    []string `yaml:"sharing_allowed"`     // globs of names of processes that may be on anybody's GPU
 }
 
 // Rule overrides a rule's defaults. What is not given stays.
@@ -200,6 +203,7 @@ func Default() *Config {
 		Fleet:      defaultFleet(),
 		Movement:   defaultMovement(),
 		Textfile:   defaultTextfile(),
+		Change:     Free,
 		Inventory:  Inventory{Root: "/"},
 		Energy:     Energy{PUE: 1, TimeZone: "UTC"},
 		Ledger:     Ledger{Retention: Duration(35 * 24 * time.Hour)},
@@ -354,6 +358,13 @@ func (c *Config) check(said []mistake) []mistake {
 	for key, link := range map[string]string{"links.dashboard": c.Links.Dashboard, "links.runbook": c.Links.Runbook, "links.page": c.Links.Page} {
 		checkURL(link, key, false, fail)
 	}
+	if !slices.Contains([]Change{Free, Controlled}, c.Change) {
+		fail("change", "found %q, allowed: %s, %s", clean(string(c.Change)), Free, Controlled)
+	}
+	if len(c.Detect.SharingAllowed) > 0 {
+		checkGlobs(c.Detect.SharingAllowed, "detect.sharing_allowed", fail)
+	}
+	c.Versions.check(fail)
 	c.Inventory.check(fail)
 	c.Fleet.check(fail)
 	c.Textfile.check(fail)
