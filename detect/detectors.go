@@ -19,6 +19,9 @@ type DetectorConfig struct {
 	Xid       XidConfig
 	Lost      LostConfig
 	SXid      SXidConfig
+	Mismatch  MismatchConfig
+	Sharing   SharingConfig
+	Isolation IsolationConfig
 }
 
 // Detectors returns all detectors, causes before what they hide.
@@ -30,6 +33,9 @@ func Detectors(cfg DetectorConfig) []Detector {
 		NewSaturated(cfg.Saturated),
 		NewIdle(cfg.Idle),
 		NewVersion(cfg.Version),
+		NewMismatch(cfg.Mismatch),
+		NewSharing(cfg.Sharing),
+		NewIsolation(cfg.Isolation),
 	}
 }
 
