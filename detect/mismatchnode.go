@@ -88,25 +88,37 @@ func matches(globs []string, version string) bool {
 // lookAtGPUs compares the firmware of the GPUs of one model and board.
 func (d *Mismatch) lookAtGPUs(s *collector.Snapshot) {
 	for i := range s.GPUs {
-		g := &s.GPUs[i]
-		if g.Present && !slices.ContainsFunc(s.GPUs[:i], func(o collector.GPU) bool { return o.Present && sameBoard(&o, g) }) {
+		if s.GPUs[i].Present && firstOfBoard(s.GPUs, i) {
 			d.compareBoards(s, s.GPUs[i:])
 		}
 	}
 }
 
+// firstOfBoard reports whether no GPU before the i-th is on the same board.
+func firstOfBoard(gpus []collector.GPU, i int) bool {
+	for j := range i {
+		if gpus[j].Present && sameBoard(&gpus[j], &gpus[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 func sameBoard(a, b *collector.GPU) bool { return a.Model == b.Model && a.BoardPart == b.BoardPart }
 
-// compareBoards compares the first GPU's firmware with that of others on its board.
+// firmwareParts are the parts of a GPU with a version of their own.
+var firmwareParts = []struct {
+	part string
+	of   func(g *collector.GPU) string
+}{
+	{"vbios", func(g *collector.GPU) string { return g.VBIOS }},
+	{"gsp", func(g *collector.GPU) string { return g.GSP }},
+	{"inforom", func(g *collector.GPU) string { return g.InfoROM }},
+}
+
+// compareBoards compares the firmware of the GPUs that are on the first one's board.
 func (d *Mismatch) compareBoards(s *collector.Snapshot, gpus []collector.GPU) {
-	for _, f := range []struct {
-		part string
-		of   func(g *collector.GPU) string
-	}{
-		{"vbios", func(g *collector.GPU) string { return g.VBIOS }},
-		{"gsp", func(g *collector.GPU) string { return g.GSP }},
-		{"inforom", func(g *collector.GPU) string { return g.InfoROM }},
-	} {
+	for _, f := range firmwareParts {
 		var values []string
 		var have [][]int
 		for i := range gpus {

@@ -113,11 +113,22 @@ func ranksOf(s *collector.Snapshot, o collector.Owner) int {
 		if p.Name != first.Name || p.Container != first.Container {
 			return 0
 		}
-		if !slices.ContainsFunc(s.Processes[:i], func(q collector.Process) bool { return q.PID == p.PID && q.Start == p.Start }) {
+		if firstOfProcess(s.Processes, i) {
 			n++
 		}
 	}
 	return n
+}
+
+// firstOfProcess reports whether the i-th entry is the first of its process, which has
+// one on each GPU that it uses.
+func firstOfProcess(list []collector.Process, i int) bool {
+	for j := range i {
+		if list[j].PID == list[i].PID && list[j].Start == list[i].Start {
+			return false
+		}
+	}
+	return true
 }
 
 // The ends of names that Kubernetes' controllers give to pods. Their random letters

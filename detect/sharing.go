@@ -222,16 +222,7 @@ func (dev *device) settle(at time.Time) {
 	}
 	dev.at = at
 	for _, t := range dev.tenants {
-		if t.seen.IsZero() {
-			t.sm = t.nowSM
-		} else {
-			t.sm += (t.nowSM - t.sm) * decay(dt, loadHalfLife)
-		}
-		if !t.listed {
-			continue
-		}
-		t.seen = at
-		if t.memory < shareMemory && t.nowSM <= shareSM {
+		if !t.listed || t.memory < shareMemory && t.nowSM <= shareSM {
 			continue
 		}
 		if t.since.IsZero() || at.Sub(t.last) > sampleGap {
@@ -239,6 +230,16 @@ func (dev *device) settle(at time.Time) {
 			dev.joined(t)
 		}
 		t.last = at
+	}
+	for _, t := range dev.tenants {
+		if t.seen.IsZero() {
+			t.sm = t.nowSM
+		} else {
+			t.sm += (t.nowSM - t.sm) * decay(dt, loadHalfLife)
+		}
+		if t.listed {
+			t.seen = at
+		}
 	}
 }
 

@@ -1,10 +1,6 @@
 package rules
 
-import (
-	"regexp"
-	"strconv"
-	"strings"
-)
+import "strings"
 
 // BadVersion is a range of versions of a component that are known to be bad.
 type BadVersion struct {
@@ -77,20 +73,20 @@ func (b *BadVersion) beside(models []string) bool {
 	return false
 }
 
-// numbers is what a version begins with: of 2.9.1+cu128 and 0.8.5.post1 the release.
-var numbers = regexp.MustCompile(`^v?([0-9]+(?:\.[0-9]+)*)`)
-
 // CompareVersions compares two releases number by number, and is false if one of them
-// does not begin with a number. What follows the numbers, as the build, does not count.
+// does not begin with a number. What follows the numbers, as the build in 2.9.1+cu128 or
+// the post1 in 0.8.5.post1, does not count, and 2.28 is 2.28.0.
 func CompareVersions(a, b string) (order int, ok bool) {
-	x, y := numbers.FindStringSubmatch(a), numbers.FindStringSubmatch(b)
-	if x == nil || y == nil {
+	a, b = strings.TrimPrefix(a, "v"), strings.TrimPrefix(b, "v")
+	if !digit(a) || !digit(b) {
 		return 0, false
 	}
-	left, right := strings.Split(x[1], "."), strings.Split(y[1], ".")
-	for i := range max(len(left), len(right)) {
-		if l, r := part(left, i), part(right, i); l != r {
-			if l < r {
+	for digit(a) || digit(b) {
+		var x, y uint64
+		x, a = leading(a)
+		y, b = leading(b)
+		if x != y {
+			if x < y {
 				return -1, true
 			}
 			return 1, true
@@ -99,16 +95,19 @@ func CompareVersions(a, b string) (order int, ok bool) {
 	return 0, true
 }
 
-// part is 0 where a version is shorter: 2.28 is 2.28.0.
-func part(parts []string, i int) uint64 {
-	if i >= len(parts) {
-		return 0
+func digit(s string) bool { return s != "" && s[0] >= '0' && s[0] <= '9' }
+
+// leading returns the number that a version begins with, and what comes after the dot
+// behind it; nothing is 0.
+func leading(s string) (n uint64, rest string) {
+	for digit(s) {
+		n = min(n*10+uint64(s[0]-'0'), 1<<58) // no version has a greater one
+		s = s[1:]
 	}
-	n, err := strconv.ParseUint(parts[i], 10, 64)
-	if err != nil {
-		return ^uint64(0) // longer than any number that is meant
+	if rest, ok := strings.CutPrefix(s, "."); ok && digit(rest) {
+		return n, rest
 	}
-	return n
+	return n, ""
 }
 
 // cudaDrivers are the first drivers on which every release of a major version of CUDA
@@ -144,11 +143,7 @@ func DriverOfCUDA(major int) string {
 // Major returns the first number of a version, and is false if it does not begin with
 // one.
 func Major(version string) (int, bool) {
-	m := numbers.FindStringSubmatch(version)
-	if m == nil {
-		return 0, false
-	}
-	first, _, _ := strings.Cut(m[1], ".")
-	n, err := strconv.Atoi(first)
-	return n, err == nil
+	version = strings.TrimPrefix(version, "v")
+	n, _ := leading(version)
+	return int(min(n, 1<<31)), digit(version)
 }

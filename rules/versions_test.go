@@ -82,3 +82,19 @@ func TestCUDAOfDrivers(t *testing.T) {
 		t.Error("an unknown version has a major one")
 	}
 }
+
+func FuzzCompareVersions(f *testing.F) {
+	for _, s := range []string{"2.28.9", "v1.17.8-rc.1", "570.124.06", "99999999999999999999999.0", "1..2", ".", "", "2.9.1+cu128"} {
+		f.Add(s, "2.28")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		order, ok := CompareVersions(a, b)
+		back, also := CompareVersions(b, a)
+		if order != -back || ok != also {
+			t.Errorf("%q against %q is %d, %t and the other way %d, %t", a, b, order, ok, back, also)
+		}
+		if same, known := CompareVersions(a, a); same != 0 {
+			t.Errorf("%q against itself is %d, %t", a, same, known)
+		}
+	})
+}
