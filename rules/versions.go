@@ -35,6 +35,9 @@ var knownBad = []BadVersion{
 	},
 }
 
+// BadVersionsKnown returns all that is known to be bad. It must not be modified.
+func BadVersionsKnown() []BadVersion { return knownBad }
+
 // KnownBad returns what is known against a version of a component beside GPUs of the
 // models, nil if nothing is.
 func KnownBad(component, version string, models []string) *BadVersion {
