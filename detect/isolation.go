@@ -56,7 +56,6 @@ type posture struct {
 	owner   collector.Owner
 	gpu     string // uuid, if it is about one
 	told    Evidence
-	severe  bool // a ticket where the pool is controlled, information elsewhere
 	holds   bool
 	ended   time.Time
 }

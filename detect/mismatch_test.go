@@ -319,6 +319,51 @@ func TestDriverThatWasNotReloaded(t *testing.T) {
 	}
 }
 
+// A node is drained, its driver replaced and its modules reloaded, while the agent holds
+// no file of the driver, and everything comes back newer.
+func TestPlannedUpgradeOfADriver(t *testing.T) {
+	for _, step := range []time.Duration{time.Second, time.Minute} {
+		v := newSoftStage(t, MismatchConfig{}, step)
+		gsp, away := "570.86", false
+		v.gpus = func(gpus []collector.GPU) {
+			for i := range gpus {
+				gpus[i].GSP, gpus[i].Present = gsp, !away
+			}
+		}
+		plain := v.set
+		v.set = func(s *collector.Snapshot) {
+			plain(s)
+			if away {
+				s.Node.Versions = slices.DeleteFunc(s.Node.Versions, func(x collector.Version) bool {
+					return x.Component == "driver" || x.Component == "cuda" || x.Component == "nvml" || x.Component == "kernel_module"
+				})
+			}
+		}
+		v.node["kernel_module"], v.node["driver_library"] = "570.86", "570.86"
+		v.run(20 * time.Minute)
+		v.node["driver_library"] = "580.65" // installed
+		v.run(time.Minute)
+		away = true // released, and unloaded
+		v.run(9 * time.Minute)
+		v.restart()
+		away, gsp = false, "580.65"
+		v.node["kernel_module"], v.node["driver"], v.node["nvml"], v.node["cuda"] = "580.65", "580.65", "13.580.65", "13.0"
+		v.run(40 * time.Minute)
+		told := map[string]int{}
+		for _, in := range v.told {
+			if in.Rule == rules.IDVersionChanged || in.Rule == rules.IDVersionMismatch {
+				if in.Severity > rules.Info {
+					t.Errorf("at steps of %v a planned upgrade raised a %s of %s: %s", step, in.Severity, in.Rule, in.Members[0].Evidence.Seen)
+				}
+				told[in.Cause]++
+			}
+		}
+		if len(told) != 2 || told["driver"] != 1 || told["driver_library"] != 1 {
+			t.Errorf("at steps of %v a planned upgrade is told as %v, want the library that was installed and the driver that came", step, told)
+		}
+	}
+}
+
 // The library that the agent itself talks to says enough where nobody looks at files.
 func TestLibraryOfNVMLAgainstTheDriver(t *testing.T) {
 	v := newSoftStage(t, MismatchConfig{}, time.Minute)

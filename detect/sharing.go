@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -36,19 +35,13 @@ const (
 	loadHalfLife   = 2 * time.Minute
 )
 
-// tools may be on a GPU beside anybody's work: services of the driver and of the desktop,
-// profilers, and this program. Names are cut to 15 letters by the kernel.
-var tools = []string{
-	"nvidia-*", "nv-hostengine", "nv-fabricmanage*", "dcgm*", "dcgmproftester*", "Xorg*", "X", "Xwayland", "gnome-*", "gdm*", "sddm*", "kwin*", "plasma*",
-	"nsys*", "nsight*", "ncu*", "nv-nsight-cu*", "cuda-gdb*", "compute-sanitiz*", "cudbgprocess", "gpuvigil*", "nvtop", "gpustat*",
-}
-
 // Sharing watches who is on each GPU and MIG instance beside whom.
 type Sharing struct {
 	cfg     SharingConfig
 	devices map[deviceKey]*device
 	order   []deviceKey
 	givers  map[string]time.Time // when an owner of each kind was last given a device
+	sees    bool                 // a process was listed at some time: some drivers and containers list none, ever
 }
 
 // deviceKey is a GPU, or a MIG instance of it.
@@ -58,9 +51,8 @@ type deviceKey struct{ uuid, mig string }
 type device struct {
 	at      time.Time // of the newest list of processes
 	tenants []*tenant
-	mps     bool      // MPS serves it
-	dead    time.Time // since when memory has been held by no process
-	held    float64
+	mps     bool        // MPS serves it
+	dead    time.Time   // since when memory has been held by no process
 	told    [3]Evidence // by cause
 	toldAt  [3]time.Time
 }
@@ -140,6 +132,7 @@ func (d *Sharing) list(s *collector.Snapshot) {
 	}
 	for i := range s.Processes {
 		p := &s.Processes[i]
+		d.sees = true
 		dev := d.devices[deviceKey{p.UUID, p.MIG}]
 		if dev == nil {
 			continue
@@ -184,15 +177,6 @@ func giver(kind string) string {
 		return kind
 	}
 	return "other"
-}
-
-// allowed reports whether a process may be on anybody's GPU.
-func (d *Sharing) allowed(p *collector.Process) bool {
-	is := func(glob string) bool {
-		ok, err := path.Match(glob, p.Name)
-		return ok && err == nil // the configuration has refused globs that are none
-	}
-	return p.Owner == (collector.Owner{}) || p.Service() || slices.ContainsFunc(tools, is) || slices.ContainsFunc(d.cfg.Allowed, is)
 }
 
 // tenant returns the owner's entry, nil for nobody and if there are too many.

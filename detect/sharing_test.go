@@ -312,6 +312,11 @@ func TestMemoryThatNoProcessHolds(t *testing.T) {
 	if v.cause(deadMemory) != nil {
 		t.Error("it was freed, and the finding has not ended")
 	}
+	blank := newSharedStage(t, DetectorConfig{}, 15*time.Second)
+	blank.also = func(s *collector.Snapshot) { s.GPUs[0].Set(metric.MemoryUsed, 20*gib) }
+	blank.run(30 * time.Minute)
+	blank.none("a driver that has never listed a process")
+
 	for name, set := range map[string]func(*collector.Snapshot){
 		"a GPU in MIG mode":       func(s *collector.Snapshot) { s.GPUs[0].MIG = true },
 		"confidential computing":  func(s *collector.Snapshot) { s.Node.Set(metric.ConfidentialComputing, 1) },

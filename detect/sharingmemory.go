@@ -11,6 +11,7 @@ type sharingState struct {
 	Version int                  `json:"version"`
 	Devices []deviceState        `json:"devices"`
 	Givers  map[string]time.Time `json:"givers"`
+	Sees    bool                 `json:"sees"`
 }
 
 type deviceState struct {
@@ -32,7 +33,7 @@ type tenantState struct {
 
 // Save returns who is on which device since when.
 func (d *Sharing) Save() ([]byte, error) {
-	s := sharingState{Version: 1, Givers: d.givers}
+	s := sharingState{Version: 1, Givers: d.givers, Sees: d.sees}
 	for _, key := range d.order {
 		dev := d.devices[key]
 		out := deviceState{UUID: key.uuid, MIG: key.mig, At: dev.at, Dead: dev.dead}
@@ -51,6 +52,7 @@ func (d *Sharing) Restore(data []byte) error {
 		return err
 	}
 	fresh := NewSharing(d.cfg)
+	fresh.sees = s.Sees
 	for kind, at := range s.Givers {
 		fresh.givers[giver(kind)] = at
 	}
