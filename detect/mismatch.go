@@ -65,13 +65,15 @@ type clash struct {
 	State   string    `json:"state"` // what it was like; a change of it is a move
 	Seen    time.Time `json:"seen"`  // by the last look that found it
 
+	Software bool `json:"software,omitempty"` // it is told by the inventory
+	Missed   bool `json:"missed,omitempty"`   // the last look that could have found it did not
+
 	wait     time.Duration // beyond the rule's own
 	severity rules.Severity
 	owner    collector.Owner
 	told     Evidence
 	lines    []string
 	holds    bool
-	software bool // it is told by the inventory
 }
 
 // NewMismatch returns the detector of rule version_mismatch.
@@ -87,7 +89,7 @@ func (d *Mismatch) Observe(s *collector.Snapshot, report func(Observation)) {
 		d.look(s)
 	}
 	for _, c := range d.clashes {
-		if c.software && !d.software {
+		if c.Software && !d.software {
 			continue // nobody can say
 		}
 		o := Observation{Subject: c.Subject, Cause: c.Cause, Severity: c.severity, Owner: c.owner}
@@ -124,6 +126,9 @@ func (d *Mismatch) look(s *collector.Snapshot) {
 		d.lookAtRuntimes(s, inv)
 		d.lookAtRanks(s, inv)
 	}
+	for _, c := range d.clashes {
+		c.Missed = c.Missed || !c.holds && (d.software || !c.Software)
+	}
 	d.clashes = slices.DeleteFunc(d.clashes, func(c *clash) bool {
 		age := s.Time.Sub(c.Seen)
 		return !c.holds && (age >= goneAfter || age < 0)
@@ -143,10 +148,10 @@ func (d *Mismatch) find(s *collector.Snapshot, subject Subject, cause, state str
 	}
 	c := d.clashes[i]
 	if !c.holds { // the first that this look has found of it
-		if c.State != state || s.Time.Sub(c.Seen) > 2*lookEvery+sampleGap && !c.Seen.IsZero() {
+		if c.State != state || c.Missed {
 			c.Since, c.State = s.Time, state
 		}
-		c.severity = rules.Info
+		c.severity, c.Missed = rules.Info, false
 	}
 	c.Seen, c.holds = s.Time, true
 	return c
@@ -158,7 +163,7 @@ func (d *Mismatch) bad(s *collector.Snapshot, subject Subject, owner collector.O
 	if c == nil {
 		return
 	}
-	c.owner, c.severity, c.software = owner, max(c.severity, severity), subject.Kind != "node"
+	c.owner, c.severity, c.Software = owner, max(c.severity, severity), subject.Kind != "node"
 	c.lines = append(c.lines, line)
 	c.told = Evidence{
 		Seen: listed(c.lines), Observed: float64(len(c.lines)), Confidence: Certain, Why: why, Action: action,

@@ -312,6 +312,12 @@ func TestDriverThatWasNotReloaded(t *testing.T) {
 	if f == nil || f.Severity != rules.Ticket || !strings.HasPrefix(f.Evidence.Seen, "the kernel module is 580.65, the driver's library 580.82, for ") {
 		t.Fatalf("a driver that was not reloaded for 45 minutes is %+v", f)
 	}
+	v.restart()
+	v.now = v.now.Add(20 * time.Minute) // the agent was away
+	v.run(15 * time.Minute)
+	if v.mismatch(moduleDiffers) == nil {
+		t.Error("an agent that was restarted took the finding for over")
+	}
 	v.node["kernel_module"] = "580.82"
 	v.run(12 * time.Minute)
 	if v.mismatch(moduleDiffers) != nil {

@@ -192,7 +192,7 @@ func (d *Mismatch) compareGroup(s *collector.Snapshot, rows []rankRow) {
 	if c == nil {
 		return
 	}
-	c.wait, c.severity, c.owner, c.software = rows[0].wait, rules.Ticket, fewest.owner, true
+	c.wait, c.severity, c.owner, c.Software = rows[0].wait, rules.Ticket, fewest.owner, true
 	want := 1.0
 	c.told = Evidence{
 		Title: "Ranks of one job run different versions", Seen: kind + " " + id + ": " + listed(lines), Expected: "the same version in all",

@@ -75,7 +75,7 @@ func (d *Mismatch) judgeRuntime(s *collector.Snapshot, subject Subject, inv *col
 	if c == nil {
 		return
 	}
-	c.owner, c.severity, c.software = r.Owner, rules.Ticket, true
+	c.owner, c.severity, c.Software = r.Owner, rules.Ticket, true
 	c.lines = append(c.lines, fmt.Sprintf("%s has loaded CUDA runtime %s", ownerWords(r.Owner), r.Version))
 	expected := fmt.Sprintf("a driver for CUDA %d", needs)
 	if first := rules.DriverOfCUDA(needs); first != "" {

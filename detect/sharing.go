@@ -200,8 +200,9 @@ func (dev *device) tenant(o collector.Owner) *tenant {
 
 // settle takes up what the tenants do, as of a list.
 func (dev *device) settle(at time.Time) {
-	dt := min(max(at.Sub(dev.at), 0), sampleGap)
-	if dev.at.IsZero() {
+	before := dev.at
+	dt := min(max(at.Sub(before), 0), sampleGap)
+	if before.IsZero() {
 		dt = 0
 	}
 	dev.at = at
@@ -209,7 +210,9 @@ func (dev *device) settle(at time.Time) {
 		if !t.listed || t.memory < shareMemory && t.nowSM <= shareSM {
 			continue
 		}
-		if t.since.IsZero() || at.Sub(t.last) > sampleGap {
+		// What nobody looked at for a while, as an agent was restarted, has gone on.
+		looked := before.After(t.last) || at.Sub(before) > minExpiry
+		if t.since.IsZero() || looked && at.Sub(t.last) > sampleGap {
 			t.since = at
 			dev.joined(t)
 		}

@@ -109,6 +109,12 @@ func TestTwoOwnersOfOneGPU(t *testing.T) {
 		if !strings.HasPrefix(f.Evidence.Seen, want) || !strings.Contains(f.Evidence.Seen, ", which had 75 % before; the GPU is 50 % busy, for ") {
 			t.Errorf("seen: %s\nwant %s… of the SMs), which had 75 %% before", f.Evidence.Seen, want)
 		}
+		v.restart()
+		v.now = v.now.Add(10 * time.Minute)
+		v.run(6 * time.Minute)
+		if f := v.cause(twoOwners); f == nil || f.Flaps != 0 || len(v.told) != 1 {
+			t.Errorf("an agent that was away for ten minutes took the finding for another one: %+v, told %d times", f, len(v.told))
+		}
 		v.processes = v.processes[:1]
 		v.run(8 * time.Minute)
 		if v.cause(twoOwners) != nil {
