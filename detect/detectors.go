@@ -26,16 +26,22 @@ type DetectorConfig struct {
 
 // Detectors returns all detectors, causes before what they hide.
 func Detectors(cfg DetectorConfig) []Detector {
+	judge := NewJudge()
 	return []Detector{
 		NewXid(cfg.Xid),
 		NewLost(cfg.Lost),
 		NewSXid(cfg.SXid),
+		NewHung(judge),
+		NewStalled(judge),
 		NewSaturated(cfg.Saturated),
 		NewIdle(cfg.Idle),
+		NewThrottled(judge),
 		NewVersion(cfg.Version),
 		NewMismatch(cfg.Mismatch),
 		NewSharing(cfg.Sharing),
 		NewIsolation(cfg.Isolation),
+		NewDrainedOccupied(),
+		NewUnusual(),
 	}
 }
 

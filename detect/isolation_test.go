@@ -16,7 +16,7 @@ func TestPrivilegedContainerOnAGPU(t *testing.T) {
 	for _, step := range []time.Duration{time.Second, time.Minute} {
 		for _, cfg := range []DetectorConfig{{}, controlled()} {
 			v := newSharedStage(t, cfg, step)
-			v.join(train, "python3", 10*gib, 0.5)
+			v.join(train, "python3", 10*oneGiB, 0.5)
 			v.give(train, 0)
 			v.processes[0].Privileged = true
 			v.run(12 * time.Minute)
@@ -41,8 +41,8 @@ func TestPrivilegedContainerOnAGPU(t *testing.T) {
 func TestSensitiveDataBesideAnother(t *testing.T) {
 	for cfg, want := range map[bool]rules.Severity{false: rules.Info, true: rules.Ticket} {
 		v := newSharedStage(t, DetectorConfig{Isolation: IsolationConfig{Controlled: cfg}}, 15*time.Second)
-		v.join(train, "python3", 10*gib, 0.5)
-		v.join(sneak, "python3", 10*gib, 0.5)
+		v.join(train, "python3", 10*oneGiB, 0.5)
+		v.join(sneak, "python3", 10*oneGiB, 0.5)
 		v.give(train, 1) // declared, and still of two classes
 		v.give(sneak, 1)
 		class := "secret"
@@ -68,8 +68,8 @@ func TestSensitiveDataBesideAnother(t *testing.T) {
 
 func TestMPSAcrossOwners(t *testing.T) {
 	v := newSharedStage(t, controlled(), 15*time.Second)
-	v.join(train, "python3", 10*gib, 0.5)
-	v.join(sneak, "python3", 10*gib, 0.5)
+	v.join(train, "python3", 10*oneGiB, 0.5)
+	v.join(sneak, "python3", 10*oneGiB, 0.5)
 	v.give(train, 1)
 	v.give(sneak, 1)
 	v.processes[0].Set(metric.ProcessMPS, 1)

@@ -86,12 +86,12 @@ var (
 	sneak    = collector.Owner{Kind: "pod", ID: "vision/sneak"}
 )
 
-const gib = 1 << 30
+const oneGiB = 1 << 30
 
 func TestTwoOwnersOfOneGPU(t *testing.T) {
 	for _, step := range []time.Duration{time.Second, time.Minute} {
 		v := newSharedStage(t, DetectorConfig{}, step)
-		v.join(docker, "python3", 38*gib, 0.75)
+		v.join(docker, "python3", 38*oneGiB, 0.75)
 		v.run(20 * time.Minute)
 		v.none("one owner alone")
 		v.processes[0].Set(metric.ProcessUtilization, 0.40)
@@ -130,73 +130,73 @@ func TestWhatLooksLikeHiddenSharing(t *testing.T) {
 	job := collector.Owner{Kind: "job", ID: "slurm/7"}
 	for name, prepare := range map[string]func(v *sharedStage){
 		"two processes of one pod": func(v *sharedStage) {
-			v.join(train, "python3", 10*gib, 0.5)
-			v.join(train, "preprocess", 10*gib, 0.5)
+			v.join(train, "python3", 10*oneGiB, 0.5)
+			v.join(train, "preprocess", 10*oneGiB, 0.5)
 			v.give(train, 0)
 		},
 		"time-slicing that was declared": func(v *sharedStage) {
-			v.join(train, "python3", 10*gib, 0.5)
-			v.join(sneak, "python3", 10*gib, 0.5)
+			v.join(train, "python3", 10*oneGiB, 0.5)
+			v.join(sneak, "python3", 10*oneGiB, 0.5)
 			v.give(train, 1)
 			v.give(sneak, 1)
 		},
 		"allocations that nobody knows": func(v *sharedStage) {
 			v.known = 0
-			v.join(train, "python3", 10*gib, 0.5)
-			v.join(sneak, "python3", 10*gib, 0.5)
+			v.join(train, "python3", 10*oneGiB, 0.5)
+			v.join(sneak, "python3", 10*oneGiB, 0.5)
 		},
 		"a claim that is not resolved": func(v *sharedStage) {
-			v.join(train, "python3", 10*gib, 0.5)
-			v.join(sneak, "python3", 10*gib, 0.5)
+			v.join(train, "python3", 10*oneGiB, 0.5)
+			v.join(sneak, "python3", 10*oneGiB, 0.5)
 			v.give(train, 0)
 			v.also = func(s *collector.Snapshot) { s.Node.Set(metric.AllocationsUnresolved, 1) }
 		},
 		"a pod that is known by its uid": func(v *sharedStage) {
-			v.join(collector.Owner{Kind: "pod", ID: "0a1b2c3d-0000-4000-8000-00000000000a"}, "python3", 10*gib, 0.5)
+			v.join(collector.Owner{Kind: "pod", ID: "0a1b2c3d-0000-4000-8000-00000000000a"}, "python3", 10*oneGiB, 0.5)
 			v.give(train, 0)
 		},
 		"a Ray tree": func(v *sharedStage) {
-			v.join(unit, "ray::Train", 10*gib, 0.5)
-			v.join(docker, "ray::Tune", 10*gib, 0.5)
+			v.join(unit, "ray::Train", 10*oneGiB, 0.5)
+			v.join(docker, "ray::Tune", 10*oneGiB, 0.5)
 			v.also = func(s *collector.Snapshot) { s.Workloads = []collector.Workload{ray(unit), ray(docker)} }
 		},
 		"clients of MPS": func(v *sharedStage) {
-			v.join(docker, "python3", 10*gib, 0.5)
-			v.join(somebody, "python3", 10*gib, 0.5)
+			v.join(docker, "python3", 10*oneGiB, 0.5)
+			v.join(somebody, "python3", 10*oneGiB, 0.5)
 			for i := range v.processes {
 				v.processes[i].Set(metric.ProcessMPS, 1)
 			}
 			v.join(collector.Owner{Kind: "service", ID: "mps.service"}, "nvidia-cuda-mps", 30<<20, 0)
 		},
 		"a profiler, the desktop and a monitor": func(v *sharedStage) {
-			v.join(docker, "python3", 10*gib, 0.5)
+			v.join(docker, "python3", 10*oneGiB, 0.5)
 			for _, tool := range []string{"ncu", "nsys-launcher", "Xorg", "gnome-shell", "nv-hostengine", "dcgmproftester1", "gpuvigil"} {
-				v.join(somebody, tool, 2*gib, 0.2)
+				v.join(somebody, tool, 2*oneGiB, 0.2)
 			}
 		},
 		"a tool that the configuration allows": func(v *sharedStage) {
-			v.join(docker, "python3", 10*gib, 0.5)
-			v.join(unit, "node-burnin", 10*gib, 0.5)
+			v.join(docker, "python3", 10*oneGiB, 0.5)
+			v.join(unit, "node-burnin", 10*oneGiB, 0.5)
 		},
 		"somebody with an empty context": func(v *sharedStage) {
-			v.join(docker, "python3", 10*gib, 0.5)
+			v.join(docker, "python3", 10*oneGiB, 0.5)
 			v.join(somebody, "python3", 400<<20, 0.01)
 		},
 		"processes that are nobody's": func(v *sharedStage) {
-			v.join(docker, "python3", 10*gib, 0.5)
-			v.join(collector.Owner{}, "python3", 10*gib, 0.5)
+			v.join(docker, "python3", 10*oneGiB, 0.5)
+			v.join(collector.Owner{}, "python3", 10*oneGiB, 0.5)
 		},
 		"a container that a job started": func(v *sharedStage) {
-			v.join(job, "srun", 10*gib, 0.5)
-			v.join(docker, "python3", 10*gib, 0.5)
+			v.join(job, "srun", 10*oneGiB, 0.5)
+			v.join(docker, "python3", 10*oneGiB, 0.5)
 			v.give(job, 0)
 		},
 		"the same where nobody tells of gifts": func(v *sharedStage) {
-			v.join(job, "srun", 10*gib, 0.5)
-			v.join(docker, "python3", 10*gib, 0.5)
+			v.join(job, "srun", 10*oneGiB, 0.5)
+			v.join(docker, "python3", 10*oneGiB, 0.5)
 		},
 		"jobs of a scheduler that tells nothing, beside one that does": func(v *sharedStage) {
-			v.join(job, "python3", 10*gib, 0.5)
+			v.join(job, "python3", 10*oneGiB, 0.5)
 			v.give(train, 0)
 		},
 	} {
@@ -211,11 +211,11 @@ func TestWhatLooksLikeHiddenSharing(t *testing.T) {
 
 func TestProcessOutsideItsAllocation(t *testing.T) {
 	v := newSharedStage(t, DetectorConfig{}, 15*time.Second)
-	v.join(train, "python3", 30*gib, 0.6)
+	v.join(train, "python3", 30*oneGiB, 0.6)
 	v.give(train, 0)
 	v.run(20 * time.Minute)
 	v.none("a pod on the GPU that it was given")
-	v.join(sneak, "python3", 2*gib, 0.3)
+	v.join(sneak, "python3", 2*oneGiB, 0.3)
 	v.also = func(s *collector.Snapshot) {
 		s.Workloads = []collector.Workload{
 			{Owner: train, Sensitivity: "secret", Readings: collector.NewReadings(metric.Workload)},
@@ -240,7 +240,7 @@ func TestProcessOutsideItsAllocation(t *testing.T) {
 	}
 	v.given, v.processes = v.given[:1], nil
 	v.run(10 * time.Minute)
-	v.join(unit, "ollama", 20*gib, 0)
+	v.join(unit, "ollama", 20*oneGiB, 0)
 	v.run(7 * time.Minute)
 	if f := v.cause(outsideAllocation); f == nil || f.Owner != unit {
 		t.Errorf("a service on a GPU that Kubernetes gives away is %+v", f)
@@ -258,7 +258,7 @@ func TestOwnersOnMIGInstances(t *testing.T) {
 	parts := []string{"1/0", "2/0"}
 	v.also = func(s *collector.Snapshot) {
 		s.GPUs[0].MIG = true
-		s.GPUs[0].Set(metric.MemoryUsed, 30*gib)
+		s.GPUs[0].Set(metric.MemoryUsed, 30*oneGiB)
 		for _, p := range parts {
 			var gi int
 			if _, err := fmt.Sscanf(p, "%d/0", &gi); err != nil {
@@ -267,8 +267,8 @@ func TestOwnersOnMIGInstances(t *testing.T) {
 			s.Instances = append(s.Instances, collector.Instance{UUID: "GPU-0", GI: gi, Readings: collector.NewReadings(metric.Instance)})
 		}
 	}
-	v.join(docker, "python3", 10*gib, 0.5)
-	v.join(somebody, "python3", 10*gib, 0.5)
+	v.join(docker, "python3", 10*oneGiB, 0.5)
+	v.join(somebody, "python3", 10*oneGiB, 0.5)
 	v.processes[0].MIG, v.processes[1].MIG = "1/0", "2/0"
 	v.run(20 * time.Minute)
 	parts = []string{"3/0", "4/0"}
@@ -297,12 +297,12 @@ func sharingOf(v *sharedStage) *Sharing {
 
 func TestMemoryThatNoProcessHolds(t *testing.T) {
 	v := newSharedStage(t, DetectorConfig{}, 15*time.Second)
-	used, blind := 20.0*gib, func(*collector.Snapshot) {}
+	used, blind := 20.0*oneGiB, func(*collector.Snapshot) {}
 	v.also = func(s *collector.Snapshot) {
 		s.GPUs[0].Set(metric.MemoryUsed, used)
 		blind(s)
 	}
-	v.join(docker, "python3", 20*gib, 0.5)
+	v.join(docker, "python3", 20*oneGiB, 0.5)
 	v.run(time.Hour)
 	v.none("memory that a process holds")
 	v.processes = nil
@@ -319,7 +319,7 @@ func TestMemoryThatNoProcessHolds(t *testing.T) {
 		t.Error("it was freed, and the finding has not ended")
 	}
 	blank := newSharedStage(t, DetectorConfig{}, 15*time.Second)
-	blank.also = func(s *collector.Snapshot) { s.GPUs[0].Set(metric.MemoryUsed, 20*gib) }
+	blank.also = func(s *collector.Snapshot) { s.GPUs[0].Set(metric.MemoryUsed, 20*oneGiB) }
 	blank.run(30 * time.Minute)
 	blank.none("a driver that has never listed a process")
 
@@ -331,7 +331,7 @@ func TestMemoryThatNoProcessHolds(t *testing.T) {
 		"a Grace CPU's files":     func(s *collector.Snapshot) { s.GPUs[0].Model = "NVIDIA GH200 480GB" },
 		"nobody lists processes":  func(s *collector.Snapshot) { s.GPUs[0].Readings = collector.NewReadings(metric.GPU) },
 	} {
-		v.told, used, blind = nil, 20*gib, set
+		v.told, used, blind = nil, 20*oneGiB, set
 		v.run(20 * time.Minute)
 		v.none(name)
 	}
@@ -339,8 +339,8 @@ func TestMemoryThatNoProcessHolds(t *testing.T) {
 
 func TestSharingSurvivesTheClockAndIsBounded(t *testing.T) {
 	v := newSharedStage(t, DetectorConfig{}, 15*time.Second)
-	v.join(docker, "python3", 10*gib, 0.5)
-	v.join(somebody, "python3", 10*gib, 0.5)
+	v.join(docker, "python3", 10*oneGiB, 0.5)
+	v.join(somebody, "python3", 10*oneGiB, 0.5)
 	v.run(4 * time.Minute)
 	step := -24 * time.Hour
 	v.also = func(s *collector.Snapshot) { s.Step = step; step = 0 }
@@ -352,7 +352,7 @@ func TestSharingSurvivesTheClockAndIsBounded(t *testing.T) {
 		t.Error("with the clock set back a day, two owners are no finding after six minutes")
 	}
 	for i := range 3 * mostTenants {
-		v.join(collector.Owner{Kind: "container", ID: fmt.Sprint(i)}, "python3", gib, 0.1)
+		v.join(collector.Owner{Kind: "container", ID: fmt.Sprint(i)}, "python3", oneGiB, 0.1)
 	}
 	v.run(time.Minute)
 	if n := len(sharingOf(v).devices[deviceKey{"GPU-0", ""}].tenants); n != mostTenants {

@@ -8,9 +8,9 @@ import (
 	"gpuvigil/internal/metric"
 )
 
-// busyNode returns a node of eight GPUs with a rank of a job on each, and the snapshots
+// rankedNode returns a node of eight GPUs with a rank of a job on each, and the snapshots
 // that go on from there, a second apart.
-func busyNode() func() *collector.Snapshot {
+func rankedNode() func() *collector.Snapshot {
 	s := node(day, 8)
 	s.Node.Versions = append(s.Node.Versions, collector.Version{Component: "container_toolkit", Value: "1.17.8"},
 		collector.Version{Component: "driver_library", Value: "570.86"}, collector.Version{Component: "kernel_module", Value: "570.86"})
@@ -46,7 +46,7 @@ func steadyDetectors() []Detector {
 
 func TestVersionsAndSharingAllocateNothing(t *testing.T) {
 	for _, d := range steadyDetectors() {
-		next, ignore := busyNode(), func(Observation) {}
+		next, ignore := rankedNode(), func(Observation) {}
 		for range 120 {
 			d.Observe(next(), ignore)
 		}
@@ -59,7 +59,7 @@ func TestVersionsAndSharingAllocateNothing(t *testing.T) {
 func BenchmarkVersionsAndSharing(b *testing.B) {
 	for _, d := range steadyDetectors() {
 		b.Run(string(d.Rule().ID), func(b *testing.B) {
-			next, ignore := busyNode(), func(Observation) {}
+			next, ignore := rankedNode(), func(Observation) {}
 			b.ReportAllocs()
 			for b.Loop() {
 				d.Observe(next(), ignore)
