@@ -76,6 +76,10 @@ type GPU struct {
 	VBIOS        string
 	Architecture string
 
+	BoardPart string // number of the board: GPUs of one model may be on several
+	GSP       string // version of the firmware that runs on the GPU, of the driver's
+	InfoROM   string // version of the board's own data
+
 	ComputeCapability string // 9.0
 	CPUs              string // those nearest to it: 0-31,64-95, or a mask 0x5555
 	NUMANodes         string // those of the nearest memory, likewise
@@ -179,6 +183,9 @@ type Process struct {
 	Owner Owner
 	// Container names the container within the owner; untrusted, empty if unknown.
 	Container string
+	// Privileged says that it is in a container and has every capability on the node: it
+	// may use all devices. False also if nobody looked.
+	Privileged bool
 	Readings
 }
 
@@ -269,6 +276,8 @@ type Attribution struct {
 	Start     uint64 // clock ticks after boot
 	Owner     Owner
 	Container string // name, or the first 12 digits of its id
+
+	Privileged bool // in a container, with every capability on the node
 }
 
 // Allocation says that an owner was given a GPU, a MIG instance, or a share of one.

@@ -16,6 +16,9 @@ type DetectorConfig struct {
 	Saturated   SaturatedConfig
 	Idle        IdleConfig
 	Version     VersionConfig
+	Mismatch    MismatchConfig
+	Sharing     SharingConfig
+	Isolation   IsolationConfig
 	Xid         XidConfig
 	Lost        LostConfig
 	SXid        SXidConfig
@@ -40,6 +43,9 @@ func Detectors(cfg DetectorConfig) []Detector {
 		NewIdle(cfg.Idle),
 		NewThrottled(judge),
 		NewVersion(cfg.Version),
+		NewMismatch(cfg.Mismatch),
+		NewSharing(cfg.Sharing),
+		NewIsolation(cfg.Isolation),
 		NewMovement(),
 		NewSpend(cfg.Spend),
 		NewUnallocated(cfg.Unallocated),

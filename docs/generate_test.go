@@ -53,8 +53,11 @@ func generators(t *testing.T) map[string]func(*testing.T) string {
 		"xid":      func(*testing.T) string { return xidTable() },
 		"alerts":   alertTable,
 		"commands": commandTable,
-		"series":   func(*testing.T) string { return seriesTable() },
-		"engines":  func(*testing.T) string { return engineTable() },
+
+		"known_bad": func(*testing.T) string { return badVersionTable() },
+
+		"series":  func(*testing.T) string { return seriesTable() },
+		"engines": func(*testing.T) string { return engineTable() },
 	}
 	for _, r := range rules.All() {
 		all["rule "+string(r.ID)] = func(*testing.T) string { return ruleFacts(r) }
@@ -119,6 +122,21 @@ func ruleTable() string {
 		rows = append(rows, []string{fmt.Sprintf("[%s](docs/rules.md#%s)", r.Title, r.Runbook), "`" + string(r.ID) + "`", severity, r.Meaning})
 	}
 	return table([]string{"finding", "rule", "severity", "what it means"}, rows)
+}
+
+func badVersionTable() string {
+	var rows [][]string
+	for _, b := range rules.BadVersionsKnown() {
+		versions := "before " + b.Before
+		if b.From != "" {
+			versions = "from " + b.From + ", " + versions
+		}
+		if len(b.Models) > 0 {
+			versions += "; beside " + strings.Join(b.Models, ", ")
+		}
+		rows = append(rows, []string{"`" + b.Component + "`", versions, b.Severity.String(), fmt.Sprintf("[%s](%s)", b.Why, b.Source)})
+	}
+	return table([]string{"component", "versions", "severity", "why"}, rows)
 }
 
 // ruleFacts is what the rule book says about one rule.

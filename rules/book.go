@@ -25,6 +25,9 @@ const (
 	IDUnallocated    ID = "unallocated_compute"
 	IDUnknownUse     ID = "unknown_use"
 
+	IDVersionMismatch ID = "version_mismatch"
+	IDHiddenSharing   ID = "hidden_sharing"
+	IDIsolation       ID = "isolation"
 	IDDrainedOccupied ID = "drained_occupied"
 	IDUnusual         ID = "unusual"
 
@@ -207,6 +210,45 @@ var book = []*Rule{
 		Hold:    time.Hour,
 		Watch:   []*metric.Def{metric.GPUsSeen},
 		Runbook: "version_changed",
+	},
+	{
+		ID:       IDVersionMismatch,
+		Title:    "Versions that do not fit together",
+		Severity: Ticket,
+		Meaning: "Versions that ought to be the same differ, as among the ranks of one job, or one is known to be bad, is not approved, or is too new for the driver below it. " +
+			"Such a job fails or hangs later, in a place that does not show the reason.",
+		Action:  "Bring the versions that are named to the same release, or to one that fits the driver, and restart what uses them.",
+		Unit:    "versions",
+		For:     10 * time.Minute,
+		Hold:    10 * time.Minute,
+		Watch:   []*metric.Def{metric.GPUsSeen},
+		Runbook: "version_mismatch",
+	},
+	{
+		ID:       IDHiddenSharing,
+		Title:    "GPU shared without anybody having said so",
+		Severity: Ticket,
+		Meaning: "Somebody is on a GPU who was not given it, two owners are on one that nobody declared to be shared, or its memory is held by no process. " +
+			"Whoever was given the GPU has less of it than they pay for, and one of them can end the other's work.",
+		Action:   "Find out who started the second process, and stop it or give it a GPU; if the sharing is meant, declare it to the scheduler.",
+		Unit:     "owners",
+		Hold:     5 * time.Minute,
+		HiddenBy: []ID{IDXid, IDGPULost},
+		Watch:    []*metric.Def{metric.Utilization, metric.MemoryUsed, metric.ProcessCount, metric.ProcessMemory},
+		Runbook:  "hidden_sharing",
+	},
+	{
+		ID:       IDIsolation,
+		Title:    "Work not kept apart from others'",
+		Severity: Ticket,
+		Meaning: "A workload may reach further than its own GPU and data, or what keeps workloads apart was changed. " +
+			"It is a ticket on pools that the configuration calls controlled; elsewhere information, or nothing.",
+		Action:  "Check that it is meant; else take the privilege away, or move one of the workloads.",
+		Unit:    "workloads",
+		For:     5 * time.Minute,
+		Hold:    30 * time.Minute,
+		Watch:   []*metric.Def{metric.ProcessCount, metric.ConfidentialComputing},
+		Runbook: "isolation",
 	},
 	{
 		ID:       IDDataMovement,
