@@ -17,7 +17,6 @@ type DetectorConfig struct {
 	Idle      IdleConfig
 	Version   VersionConfig
 	Xid       XidConfig
-	Lost      LostConfig
 	SXid      SXidConfig
 }
 
@@ -25,8 +24,14 @@ type DetectorConfig struct {
 func Detectors(cfg DetectorConfig) []Detector {
 	return []Detector{
 		NewXid(cfg.Xid),
-		NewLost(cfg.Lost),
+		NewSuspect(),
+		NewLost(),
 		NewSXid(cfg.SXid),
+		NewGPUMemory(),
+		NewPCIe(),
+		NewNVLink(),
+		NewPort(),
+		NewUnresponsive(),
 		NewSaturated(cfg.Saturated),
 		NewIdle(cfg.Idle),
 		NewVersion(cfg.Version),

@@ -259,6 +259,12 @@ func (w *watcher) hidden(t *tracked) bool {
 		if s, ok := h.blocked[t.Subject]; ok && s >= t.Severity {
 			return true
 		}
+		if !h.rule.Whole {
+			continue
+		}
+		if s, ok := h.blocked[Subject{"node", t.Node}]; ok && s >= t.Severity {
+			return true
+		}
 	}
 	return false
 }

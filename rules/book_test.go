@@ -35,7 +35,7 @@ func TestBookIsComplete(t *testing.T) {
 // Only certain faults may wake somebody out of the box.
 func TestOnlyHardwareErrorsMayPage(t *testing.T) {
 	for _, r := range All() {
-		if r.Pages != (r.ID == IDXid || r.ID == IDGPULost || r.ID == IDSXid) {
+		if r.Pages != (r.ID == IDXid || r.ID == IDGPULost || r.ID == IDSXid || r.ID == IDSuspectMonitor) {
 			t.Errorf("rule %q: may page is %t", r.ID, r.Pages)
 		}
 	}

@@ -1,0 +1,165 @@
+package detect
+
+import (
+	"math"
+	"time"
+
+	"gpuvigil/detect/stream"
+)
+
+const (
+	tallyMinutes = 60             // of the window that is judged
+	tallyMature  = 24 * time.Hour // of time before it, without which nothing is judged
+	tallyMemory  = 7 * 24 * 60.0  // minutes before it for which it is remembered
+	weeklyLooks  = 7 * 24.0       // windows of an hour that do not overlap in a week
+	tallyFalse   = 0.01           // findings of a healthy subject in a week at a score of 1
+	tallyWorse   = 5.0            // times as many events as usual, at the least
+)
+
+// tally counts what a counter of errors grows by: in each minute of the last hour, and
+// in the time before that. The zero tally is ready to use; its exported fields survive a
+// restart.
+//
+// Errors come in bursts, so their number alone says little: a tally is unusual if there
+// are both more errors and more minutes with errors than the time before explains.
+type tally struct {
+	At    time.Time             `json:"at,omitzero"` // of the newest reading
+	Value float64               `json:"value"`
+	From  time.Time             `json:"from,omitzero"` // beginning of the newest minute
+	Errs  [tallyMinutes]float32 `json:"errors"`        // by minute; negative: nobody looked
+	Next  int                   `json:"next"`          // place of the newest minute
+
+	// Before the window, with forgetting: errors, minutes with errors, minutes looked.
+	Events  float64 `json:"events"`
+	Active  float64 `json:"active"`
+	Minutes float64 `json:"minutes"`
+}
+
+// add takes up a reading and returns by how much the counter grew since the reading
+// before, or 0 if nobody can tell.
+func (y *tally) add(at time.Time, value float64) float64 {
+	if math.IsNaN(value) || !at.After(y.At) {
+		return 0
+	}
+	before := *y
+	y.At, y.Value = at, value
+	gap := at.Sub(before.At)
+	if before.At.IsZero() || gap > rateGap || value < before.Value {
+		y.roll(at, false)
+		return 0
+	}
+	y.roll(at, true)
+	grew := value - before.Value
+	y.Errs[y.Next] += float32(grew)
+	return grew
+}
+
+// roll makes the minute of the time the newest one. The minutes that it passes were
+// looked at, or not.
+func (y *tally) roll(at time.Time, looked bool) {
+	if y.From.IsZero() || at.Before(y.From) {
+		*y = tally{At: y.At, Value: y.Value, From: at, Events: y.Events, Active: y.Active, Minutes: y.Minutes}
+		for i := range y.Errs {
+			y.Errs[i] = -1
+		}
+		y.Errs[0] = 0
+		return
+	}
+	minutes := int(at.Sub(y.From) / time.Minute)
+	for range min(minutes, tallyMinutes) {
+		y.Next = (y.Next + 1) % tallyMinutes
+		y.leave(y.Errs[y.Next])
+		if y.Errs[y.Next] = -1; looked {
+			y.Errs[y.Next] = 0
+		}
+	}
+	y.Errs[y.Next] = max(y.Errs[y.Next], 0)
+	y.From = y.From.Add(time.Duration(minutes) * time.Minute)
+}
+
+// leave takes a minute that has left the window into what was before.
+func (y *tally) leave(errs float32) {
+	if errs < 0 {
+		return
+	}
+	if y.Minutes >= tallyMemory {
+		keep := 1 - 1/tallyMemory
+		y.Events, y.Active, y.Minutes = float64(y.Events*keep), float64(y.Active*keep), float64(y.Minutes*keep)
+	}
+	y.Minutes++
+	if errs > 0 {
+		y.Events += float64(errs)
+		y.Active++
+	}
+}
+
+// hour is what the last hour holds: errors, minutes with errors, minutes looked at.
+func (y *tally) hour() (events, active, minutes float64) {
+	for _, errs := range y.Errs {
+		if errs < 0 {
+			continue
+		}
+		minutes++
+		if errs > 0 {
+			events += float64(errs)
+			active++
+		}
+	}
+	return events, active, minutes
+}
+
+// usual is how many errors an hour had in the time before.
+func (y *tally) usual() float64 {
+	if y.Minutes == 0 {
+		return 0
+	}
+	return 60 * y.Events / y.Minutes
+}
+
+// surprise is how unusual the last hour is against the time before it, in nats of
+// Observation.Surprise: computed by the exact tests, for as many looks as a week has
+// hours. It is 0 while there is too little time before.
+func (y *tally) surprise() float64 {
+	if y.Minutes < tallyMature.Minutes() {
+		return 0
+	}
+	events, active, minutes := y.hour()
+	return unusual(events, active, minutes, y.Events, y.Active, y.Minutes)
+}
+
+// unusual compares an hour with other time.
+func unusual(events, active, minutes, others, othersActive, othersMinutes float64) float64 {
+	if minutes == 0 || othersMinutes == 0 || events < tallyWorse*others/othersMinutes*minutes {
+		return 0
+	}
+	nats := min(stream.RateRise(events, minutes, others, othersMinutes), stream.ShareRise(active, minutes, math.Ceil(othersActive), othersMinutes))
+	return max(0, nats-math.Log(weeklyLooks))
+}
+
+// tallyScore turns surprise into a score.
+func tallyScore(surprise float64) float64 { return surprise / -math.Log(tallyFalse) }
+
+func (y *tally) shift(by time.Duration) { shift(by, &y.At, &y.From) }
+
+// tallyPeers is the last hour of all subjects of a kind.
+type tallyPeers struct{ events, active, minutes float64 }
+
+func (p *tallyPeers) add(y *tally) {
+	e, a, m := y.hour()
+	p.events, p.active, p.minutes = p.events+e, p.active+a, p.minutes+m
+}
+
+// surpriseAmong is surprise against the time before and, if peers have errors too,
+// against their same hour, whichever explains more: what all of them see has another
+// reason than this one. The peers' sum holds the subject itself.
+func (y *tally) surpriseAmong(p tallyPeers) float64 {
+	s := y.surprise()
+	if s == 0 {
+		return 0
+	}
+	e, a, m := y.hour()
+	if others := p.minutes - m; p.events > e {
+		s = min(s, unusual(e, a, m, p.events-e, p.active-a, others))
+	}
+	return s
+}
