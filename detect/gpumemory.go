@@ -233,7 +233,7 @@ func (h *memoryHealth) corrected(g *collector.GPU) {
 		return
 	}
 	h.Corrected.add(h.Seen, v)
-	events, active, _ := h.Corrected.hour()
+	events, bad, _ := h.Corrected.hour()
 	surprise := 0.0
 	if events >= minCorrected {
 		surprise = h.Corrected.surprise()
@@ -243,9 +243,9 @@ func (h *memoryHealth) corrected(g *collector.GPU) {
 		usual := h.Corrected.usual()
 		return Evidence{
 			Title:    "GPU memory corrects far more errors than usual",
-			Seen:     fmt.Sprintf("%d corrected memory errors in an hour, in %d different minutes", int(events), int(active)),
+			Seen:     fmt.Sprintf("%d corrected memory errors in an hour, most of them in %d bad minutes", int(events), int(bad)),
 			Expected: fmt.Sprintf("about %s in an hour, as over %s before", significant(usual, 2), span(time.Duration(h.Corrected.Minutes)*time.Minute)),
-			Observed: events, Want: &usual, Confidence: VerySure, Why: "by the number of errors and of minutes with errors, each by an exact test",
+			Observed: events, Want: &usual, Confidence: VerySure, Why: "by the number of errors and of bad minutes, each by an exact test",
 			Action: "Nothing now; watch the GPU's memory, and run the vendor's memory test when it is next idle.",
 		}
 	})

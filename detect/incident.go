@@ -73,7 +73,7 @@ func (in *incident) takes(t *tracked) bool {
 		return true
 	}
 	return slices.ContainsFunc(in.Members, func(f Finding) bool {
-		if !near(t.Since, f.Since) {
+		if !near(t.Since, f.Since) && !near(t.Since, f.Fired) {
 			return false
 		}
 		if f.Rule == t.Rule && f.Cause == t.Cause {

@@ -215,9 +215,10 @@ func (l *gpuLinks) down(usual float64) {
 	}
 	l.said[0].o.At = l.Since
 	l.said[0].set(1, rules.Ticket, l.up+1000*want, func() Evidence {
+		expected := want // so that it costs nothing while nothing is said
 		e := Evidence{
 			Title: "NVLinks of the GPU are down", Seen: fmt.Sprintf("%d of %d NVLinks are up since %s", int(l.up), int(want), clock(l.Since)),
-			Expected: "all that were up", Observed: l.up, Want: &want, Confidence: Certain, Why: "reported by the driver", Action: resetFabric,
+			Expected: "all that were up", Observed: l.up, Want: &expected, Confidence: Certain, Why: "reported by the driver", Action: resetFabric,
 		}
 		if usual > l.Most {
 			e.Expected, e.Why = "as many as the other GPUs of the model have", "reported by the driver"
@@ -255,7 +256,7 @@ func (l *gpuLinks) errors(peers tallyPeers) {
 	if l.Errors.At.IsZero() {
 		return
 	}
-	events, active, _ := l.Errors.hour()
+	events, bad, _ := l.Errors.hour()
 	surprise := 0.0
 	if events >= minLinkErrors {
 		surprise = l.Errors.surpriseAmong(peers)
@@ -265,9 +266,9 @@ func (l *gpuLinks) errors(peers tallyPeers) {
 		usual := l.Errors.usual()
 		return Evidence{
 			Title:    "NVLinks of the GPU have errors",
-			Seen:     fmt.Sprintf("%d errors on its NVLinks in an hour, in %d different minutes", int(events), int(active)),
+			Seen:     fmt.Sprintf("%d errors on its NVLinks in an hour, most of them in %d bad minutes", int(events), int(bad)),
 			Expected: fmt.Sprintf("about %s in an hour, as over %s before", significant(usual, 2), span(time.Duration(l.Errors.Minutes)*time.Minute)),
-			Observed: events, Want: &usual, Confidence: VerySure, Why: "by the number of errors and of minutes with errors, each by an exact test",
+			Observed: events, Want: &usual, Confidence: VerySure, Why: "by the number of errors and of bad minutes, each by an exact test",
 			Action: "Look at the fabric manager's log and the cables; when the node is next idle, reset the GPUs of the fabric together.",
 		}
 	})

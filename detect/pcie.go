@@ -193,8 +193,9 @@ func (l *pcieLink) compare(at int, less bool, score, is, want float64) {
 	}
 	l.said[at].o.At = l.Since
 	l.said[at].set(score, rules.Ticket, is+1000*want, func() Evidence {
+		expected := want // so that it costs nothing while nothing is said
 		e := Evidence{
-			Observed: is, Want: &want, Confidence: Certain, Why: "GPU and slot can do more",
+			Observed: is, Want: &expected, Confidence: Certain, Why: "GPU and slot can do more",
 			Action: "When the node is next idle, power-cycle it; if the link stays so, seat the board anew and look at the riser and the firmware.",
 		}
 		if at == 0 && l.Most == 0 || at == 1 && l.Newest == 0 {
@@ -218,7 +219,7 @@ func (l *pcieLink) replays(peers tallyPeers) {
 	if l.Replays.At.IsZero() {
 		return
 	}
-	events, active, _ := l.Replays.hour()
+	events, bad, _ := l.Replays.hour()
 	surprise := 0.0
 	if events >= minReplays {
 		surprise = l.Replays.surpriseAmong(peers)
@@ -228,9 +229,9 @@ func (l *pcieLink) replays(peers tallyPeers) {
 		usual := l.Replays.usual()
 		return Evidence{
 			Title:    "PCIe link of the GPU loses packets",
-			Seen:     fmt.Sprintf("%d PCIe packets sent again in an hour, in %d different minutes", int(events), int(active)),
+			Seen:     fmt.Sprintf("%d PCIe packets sent again in an hour, most of them in %d bad minutes", int(events), int(bad)),
 			Expected: fmt.Sprintf("about %s in an hour, as over %s before", significant(usual, 2), span(time.Duration(l.Replays.Minutes)*time.Minute)),
-			Observed: events, Want: &usual, Confidence: VerySure, Why: "by the number of replays and of minutes with replays, each by an exact test; GPUs of the same model have none like it",
+			Observed: events, Want: &usual, Confidence: VerySure, Why: "by the number of replays and of bad minutes, each by an exact test; GPUs of the same model have none like it",
 			Action: "Watch whether the GPU falls off the bus; when the node is next idle, seat the board anew, and look at riser and cables.",
 		}
 	})

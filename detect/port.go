@@ -199,7 +199,7 @@ func (p *port) errors(peers tallyPeers) {
 	if p.Errors.At.IsZero() {
 		return
 	}
-	events, active, _ := p.Errors.hour()
+	events, bad, _ := p.Errors.hour()
 	surprise := 0.0
 	if events >= minPortErrors {
 		surprise = p.Errors.surpriseAmong(peers)
@@ -209,9 +209,9 @@ func (p *port) errors(peers tallyPeers) {
 		usual := p.Errors.usual()
 		return Evidence{
 			Title:    fmt.Sprintf("Network port %s has errors", p.subject.ID),
-			Seen:     fmt.Sprintf("%d errors of port %s in an hour, in %d different minutes", int(events), p.subject.ID, int(active)),
+			Seen:     fmt.Sprintf("%d errors of port %s in an hour, most of them in %d bad minutes", int(events), p.subject.ID, int(bad)),
 			Expected: fmt.Sprintf("about %s in an hour, as over %s before", significant(usual, 2), span(time.Duration(p.Errors.Minutes)*time.Minute)),
-			Observed: events, Want: &usual, Confidence: VerySure, Why: "by the number of errors and of minutes with errors, each by an exact test; the node's other ports have none like it",
+			Observed: events, Want: &usual, Confidence: VerySure, Why: "by the number of errors and of bad minutes, each by an exact test; the node's other ports have none like it",
 			Action: "Clean or replace the cable and its transceivers; look at the errors of the switch's port.",
 		}
 	})

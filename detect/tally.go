@@ -21,7 +21,8 @@ const (
 // restart.
 //
 // Errors come in bursts, so their number alone says little: a tally is unusual if there
-// are both more errors and more minutes with errors than the time before explains.
+// are both more errors and more bad minutes than the time before explains. A bad minute
+// has several times as many errors as a minute usually has.
 type tally struct {
 	At    time.Time             `json:"at,omitzero"` // of the newest reading
 	Value float64               `json:"value"`
@@ -29,10 +30,12 @@ type tally struct {
 	Errs  [tallyMinutes]float32 `json:"errors"`        // by minute; negative: nobody looked
 	Next  int                   `json:"next"`          // place of the newest minute
 
-	// Before the window, with forgetting: errors, minutes with errors, minutes looked.
+	// Before the window, with forgetting: errors, bad minutes, minutes looked at.
 	Events  float64 `json:"events"`
-	Active  float64 `json:"active"`
+	Bad     float64 `json:"bad"`
 	Minutes float64 `json:"minutes"`
+
+	sum tallyPeers // of the window, made with each reading
 }
 
 // add takes up a reading and returns by how much the counter grew since the reading
@@ -46,11 +49,13 @@ func (y *tally) add(at time.Time, value float64) float64 {
 	gap := at.Sub(before.At)
 	if before.At.IsZero() || gap > rateGap || value < before.Value {
 		y.roll(at, false)
+		y.sum = y.window()
 		return 0
 	}
 	y.roll(at, true)
 	grew := value - before.Value
 	y.Errs[y.Next] += float32(grew)
+	y.sum = y.window()
 	return grew
 }
 
@@ -58,7 +63,7 @@ func (y *tally) add(at time.Time, value float64) float64 {
 // looked at, or not.
 func (y *tally) roll(at time.Time, looked bool) {
 	if y.From.IsZero() || at.Before(y.From) {
-		*y = tally{At: y.At, Value: y.Value, From: at, Events: y.Events, Active: y.Active, Minutes: y.Minutes}
+		*y = tally{At: y.At, Value: y.Value, From: at, Events: y.Events, Bad: y.Bad, Minutes: y.Minutes}
 		for i := range y.Errs {
 			y.Errs[i] = -1
 		}
@@ -84,29 +89,40 @@ func (y *tally) leave(errs float32) {
 	}
 	if y.Minutes >= tallyMemory {
 		keep := 1 - 1/tallyMemory
-		y.Events, y.Active, y.Minutes = float64(y.Events*keep), float64(y.Active*keep), float64(y.Minutes*keep)
+		y.Events, y.Bad, y.Minutes = float64(y.Events*keep), float64(y.Bad*keep), float64(y.Minutes*keep)
 	}
+	if float64(errs) > y.limit() {
+		y.Bad++
+	}
+	y.Events += float64(errs)
 	y.Minutes++
-	if errs > 0 {
-		y.Events += float64(errs)
-		y.Active++
-	}
 }
 
-// hour is what the last hour holds: errors, minutes with errors, minutes looked at.
-func (y *tally) hour() (events, active, minutes float64) {
+// hour is what the last hour holds: errors, bad minutes, minutes looked at.
+func (y *tally) hour() (events, bad, minutes float64) {
+	if y.sum.minutes == 0 {
+		y.sum = y.window()
+	}
+	return y.sum.events, y.sum.bad, y.sum.minutes
+}
+
+func (y *tally) window() (sum tallyPeers) {
+	limit := y.limit()
 	for _, errs := range y.Errs {
 		if errs < 0 {
 			continue
 		}
-		minutes++
-		if errs > 0 {
-			events += float64(errs)
-			active++
+		sum.minutes++
+		sum.events += float64(errs)
+		if float64(errs) > limit {
+			sum.bad++
 		}
 	}
-	return events, active, minutes
+	return sum
 }
+
+// limit is how many errors a minute may have that is not bad.
+func (y *tally) limit() float64 { return tallyWorse * y.usual() / 60 }
 
 // usual is how many errors an hour had in the time before.
 func (y *tally) usual() float64 {
@@ -123,16 +139,16 @@ func (y *tally) surprise() float64 {
 	if y.Minutes < tallyMature.Minutes() {
 		return 0
 	}
-	events, active, minutes := y.hour()
-	return unusual(events, active, minutes, y.Events, y.Active, y.Minutes)
+	events, bad, minutes := y.hour()
+	return unusual(events, bad, minutes, y.Events, y.Bad, y.Minutes)
 }
 
 // unusual compares an hour with other time.
-func unusual(events, active, minutes, others, othersActive, othersMinutes float64) float64 {
+func unusual(events, bad, minutes, others, othersBad, othersMinutes float64) float64 {
 	if minutes == 0 || othersMinutes == 0 || events < tallyWorse*others/othersMinutes*minutes {
 		return 0
 	}
-	nats := min(stream.RateRise(events, minutes, others, othersMinutes), stream.ShareRise(active, minutes, math.Ceil(othersActive), othersMinutes))
+	nats := min(stream.RateRise(events, minutes, others, othersMinutes), stream.ShareRise(bad, minutes, math.Ceil(othersBad), othersMinutes))
 	return max(0, nats-math.Log(weeklyLooks))
 }
 
@@ -142,11 +158,11 @@ func tallyScore(surprise float64) float64 { return surprise / -math.Log(tallyFal
 func (y *tally) shift(by time.Duration) { shift(by, &y.At, &y.From) }
 
 // tallyPeers is the last hour of all subjects of a kind.
-type tallyPeers struct{ events, active, minutes float64 }
+type tallyPeers struct{ events, bad, minutes float64 }
 
 func (p *tallyPeers) add(y *tally) {
-	e, a, m := y.hour()
-	p.events, p.active, p.minutes = p.events+e, p.active+a, p.minutes+m
+	e, b, m := y.hour()
+	p.events, p.bad, p.minutes = p.events+e, p.bad+b, p.minutes+m
 }
 
 // surpriseAmong is surprise against the time before and, if peers have errors too,
@@ -157,9 +173,9 @@ func (y *tally) surpriseAmong(p tallyPeers) float64 {
 	if s == 0 {
 		return 0
 	}
-	e, a, m := y.hour()
+	e, b, m := y.hour()
 	if others := p.minutes - m; p.events > e {
-		s = min(s, unusual(e, a, m, p.events-e, p.active-a, others))
+		s = min(s, unusual(e, b, m, p.events-e, p.bad-b, others))
 	}
 	return s
 }
