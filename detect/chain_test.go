@@ -29,7 +29,7 @@ func TestOneFaultIsOneIncident(t *testing.T) {
 	}{
 		"a GPU that is lost, and its error that comes late": {
 			func(h *hardware) {
-				h.breakIt(away(3))
+				h.breakIt(lostGPUs(3))
 				h.run(4 * time.Minute)
 				h.falls(xidOn("GPU-3", 79, ""), xidOn("GPU-3", 154, "Node Reboot Required"), xidOn("GPU-5", 154, "Node Reboot Required"))
 				h.run(10 * time.Minute)
@@ -40,7 +40,7 @@ func TestOneFaultIsOneIncident(t *testing.T) {
 				h.breakIt(h.growing(metric.PCIeReplays, 0, 40, 3))
 				h.run(6 * time.Minute)
 				h.falls(xidOn("GPU-3", 79, ""))
-				h.breakIt(away(3))
+				h.breakIt(lostGPUs(3))
 				h.run(10 * time.Minute)
 			}, rules.IDXid, "xid_79", rules.Page, []string{"xid xid_79", "pcie_link replays"},
 		},
@@ -82,7 +82,7 @@ func TestOneFaultIsOneIncident(t *testing.T) {
 		},
 		"a node whose GPUs all fall silent, and whose errors come late": {
 			func(h *hardware) {
-				h.breakIt(away(all8...))
+				h.breakIt(lostGPUs(all8...))
 				h.run(4 * time.Minute)
 				for _, i := range all8 {
 					h.falls(xidOn("GPU-"+string(rune('0'+i)), 79, ""))

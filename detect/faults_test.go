@@ -200,7 +200,7 @@ func TestLookAlikesOfHardwareFaultsAreSilent(t *testing.T) {
 		"a fabric that is set up anew": func(h *hardware) func(*collector.Snapshot) {
 			return during(h, 3*time.Minute, of(metric.FabricState, 0, 2, all8...))
 		},
-		"GPUs that are reset":             func(h *hardware) func(*collector.Snapshot) { return during(h, 90*time.Second, away(2, 3, 4, 5)) },
+		"GPUs that are reset":             func(h *hardware) func(*collector.Snapshot) { return during(h, 90*time.Second, lostGPUs(2, 3, 4, 5)) },
 		"a driver without these counters": func(*hardware) func(*collector.Snapshot) { return tellsLittle },
 		"a node that is drained": func(*hardware) func(*collector.Snapshot) {
 			return func(s *collector.Snapshot) {

@@ -77,7 +77,7 @@ func (d *GPUMemory) Observe(s *collector.Snapshot, report func(Observation)) {
 
 // meet begins to watch a GPU; nil if there is no room.
 func (d *GPUMemory) meet(uuid string, now time.Time) *memoryHealth {
-	if !room(d.gpus, func(h *memoryHealth) bool { return now.Sub(h.Seen) > habitsKept }) {
+	if !roomIn(d.gpus, func(h *memoryHealth) bool { return now.Sub(h.Seen) > habitsKept }) {
 		return nil
 	}
 	h := &memoryHealth{Uncorrected: -1, SRAM: -1}

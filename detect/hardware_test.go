@@ -138,8 +138,8 @@ func of(d *metric.Def, at int, v float64, gpus ...int) func(s *collector.Snapsho
 
 var all8 = []int{0, 1, 2, 3, 4, 5, 6, 7}
 
-// away makes GPUs not answer.
-func away(gpus ...int) func(s *collector.Snapshot) {
+// lostGPUs makes GPUs not answer.
+func lostGPUs(gpus ...int) func(s *collector.Snapshot) {
 	return func(s *collector.Snapshot) {
 		for _, i := range gpus {
 			g := &s.GPUs[i]

@@ -259,12 +259,16 @@ func (w *watcher) hidden(t *tracked) bool {
 		if s, ok := h.blocked[t.Subject]; ok && s >= t.Severity {
 			return true
 		}
-		if !h.rule.Whole {
-			continue
-		}
-		if s, ok := h.blocked[Subject{"node", t.Node}]; ok && s >= t.Severity {
+		if h.rule.Whole && slices.ContainsFunc(h.order, t.followsFrom) {
 			return true
 		}
 	}
 	return false
+}
+
+// followsFrom reports whether a finding may follow from one of the node that fires: it
+// did not begin before it.
+func (t *tracked) followsFrom(cause *tracked) bool {
+	return cause.State == Firing && cause.Subject.Kind == "node" && cause.Node == t.Node &&
+		cause.Severity >= max(t.Severity, rules.Ticket) && !t.Since.Before(cause.Since.Add(-together))
 }

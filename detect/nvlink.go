@@ -87,7 +87,7 @@ func (d *NVLink) Observe(s *collector.Snapshot, report func(Observation)) {
 
 func (d *NVLink) links(uuid string, now time.Time) *gpuLinks {
 	l := d.gpus[uuid]
-	if l == nil && room(d.gpus, func(l *gpuLinks) bool { return now.Sub(l.Seen) > habitsKept }) {
+	if l == nil && roomIn(d.gpus, func(l *gpuLinks) bool { return now.Sub(l.Seen) > habitsKept }) {
 		l = &gpuLinks{Failed: -1}
 		l.name()
 		d.gpus[uuid] = l

@@ -81,7 +81,7 @@ func (d *PCIe) Observe(s *collector.Snapshot, report func(Observation)) {
 
 func (d *PCIe) link(uuid string, now time.Time) *pcieLink {
 	l := d.gpus[uuid]
-	if l == nil && room(d.gpus, func(l *pcieLink) bool { return now.Sub(l.Seen) > habitsKept }) {
+	if l == nil && roomIn(d.gpus, func(l *pcieLink) bool { return now.Sub(l.Seen) > habitsKept }) {
 		l = newPCIeLink()
 		d.gpus[uuid] = l
 	}

@@ -94,7 +94,7 @@ func (d *Port) Observe(s *collector.Snapshot, report func(Observation)) {
 func (d *Port) port(n *collector.Interface, now time.Time) *port {
 	key := portKey{n.Device, n.Port}
 	p := d.ports[key]
-	if p == nil && room(d.ports, func(p *port) bool { return now.Sub(p.Seen) > habitsKept }) {
+	if p == nil && roomIn(d.ports, func(p *port) bool { return now.Sub(p.Seen) > habitsKept }) {
 		p = &port{Device: n.Device, Number: n.Port, Lost: -1}
 		p.name()
 		d.ports[key] = p

@@ -52,9 +52,9 @@ func sayOf(g *collector.GPU, said []said, report func(Observation)) {
 	}
 }
 
-// room makes room in a map of GPUs or ports, in the place of those that are long gone,
+// roomIn makes room in a map of GPUs or ports, in the place of those that are long gone,
 // and reports whether there is any.
-func room[K comparable, T any](of map[K]*T, gone func(*T) bool) bool {
+func roomIn[K comparable, T any](of map[K]*T, gone func(*T) bool) bool {
 	if len(of) < maxFaultyGPUs {
 		return true
 	}

@@ -174,5 +174,5 @@ func (d *silences) restore(s lostState) {
 	}
 }
 
-// ofGPUs writes "3 of 8 GPUs".
-func ofGPUs(n, all int) string { return fmt.Sprintf("%d of %s", n, count(all, "GPU", "GPUs")) }
+// someOf writes "3 of 8 GPUs".
+func someOf(n, all int) string { return fmt.Sprintf("%d of %s", n, count(all, "GPU", "GPUs")) }

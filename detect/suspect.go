@@ -129,8 +129,8 @@ func (d *Suspect) silentTogether(s *collector.Snapshot, about Subject, asked boo
 
 func saySilentTogether(c lostCounts) Evidence {
 	e := Evidence{
-		Title:    fmt.Sprintf("%s stopped answering together", ofGPUs(c.Together, c.Known)),
-		Seen:     fmt.Sprintf("the driver has not answered for %s since %s; it lists %d, and %d answer", ofGPUs(c.Together, c.Known), clock(c.Since), c.Listed, c.Answering),
+		Title:    fmt.Sprintf("%s stopped answering together", someOf(c.Together, c.Known)),
+		Seen:     fmt.Sprintf("the driver has not answered for %s since %s; it lists %d, and %d answer", someOf(c.Together, c.Known), clock(c.Since), c.Listed, c.Answering),
 		Expected: "answers, as before", Observed: float64(c.Together), Confidence: Certain,
 		Why: "all in the same minute: rather the driver, who asks it, or what they share, than each of the GPUs",
 		Action: "Run `nvidia-smi` and `gpuvigil doctor` on the node: if GPUs are missing there too, look in the kernel log for what happened to the driver and to what they share " +
@@ -209,7 +209,7 @@ func (d *Suspect) standsStill(s *collector.Snapshot, about Subject) Observation 
 	if e := &d.said[1]; e.Seen == "" || e.Observed != float64(n) {
 		*e = Evidence{
 			Title:    "The readings of the node's GPUs stand still",
-			Seen:     fmt.Sprintf("power, temperature, utilization and energy of %s have not changed at all since %s", ofGPUs(n, len(s.GPUs)), clock(since)),
+			Seen:     fmt.Sprintf("power, temperature, utilization and energy of %s have not changed at all since %s", someOf(n, len(s.GPUs)), clock(since)),
 			Expected: "energy that grows while power is drawn", Observed: float64(n), Confidence: Certain, Why: "the energy counter contradicts the power",
 			Action: "Run `nvidia-smi` on the node twice: if its readings change, restart gpuvigil; if they do not, the driver is stuck: drain the node and reboot it.",
 		}

@@ -15,9 +15,9 @@ import (
 func TestHalfOfTheGPUsSilentAtOnceIsOnePage(t *testing.T) {
 	steps(t, func(t *testing.T, h *hardware) {
 		h.habit()
-		h.breakIt(away(4, 5))
+		h.breakIt(lostGPUs(4, 5))
 		h.run(h.step)
-		h.breakIt(away(4, 5, 6, 7))
+		h.breakIt(lostGPUs(4, 5, 6, 7))
 		h.run(10 * time.Minute)
 		in := h.only(rules.IDSuspectMonitor, "silent_together")
 		f := &in.Members[0]
@@ -27,7 +27,7 @@ func TestHalfOfTheGPUsSilentAtOnceIsOnePage(t *testing.T) {
 		h.restart()
 		h.run(10 * time.Minute)
 		h.mend()
-		h.breakIt(away(7))
+		h.breakIt(lostGPUs(7))
 		h.run(20 * time.Minute)
 		if in := h.incidents(); len(in) != 1 || in[0].State != Firing || in[0].Rule != rules.IDGPULost || in[0].Members[0].Subject.ID != "GPU-7" {
 			t.Errorf("once all but one are back: %s, want the same incident, about the one", describe(in))
@@ -44,7 +44,7 @@ func TestHalfOfTheGPUsSilentAtOnceIsOnePage(t *testing.T) {
 func TestLessThanHalfAreLostEach(t *testing.T) {
 	h := newHardware(t, time.Second)
 	h.habit()
-	h.breakIt(away(5, 6, 7))
+	h.breakIt(lostGPUs(5, 6, 7))
 	h.run(10 * time.Minute)
 	if in := h.only(rules.IDGPULost, "gone"); len(in.Members) != 3 {
 		t.Errorf("told %s, want one page with three GPUs", describe(h.incidents()))
@@ -115,6 +115,26 @@ func TestSourceThatStops(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// What began before everybody went blind does not follow from it, and what begins with it
+// is told by it.
+func TestSuspicionHidesWhatFollowsFromItOnly(t *testing.T) {
+	h := newHardware(t, time.Second)
+	h.habit()
+	h.breakIt(of(metric.RemapFailed, 0, 1, 2))
+	h.run(10 * time.Minute)
+	h.breakIt(lostGPUs(4, 5, 6, 7))
+	h.run(10 * time.Minute)
+	ins := h.incidents()
+	if len(ins) != 2 || ins[0].Rule != rules.IDGPUMemory || ins[0].State != Firing || ins[1].Rule != rules.IDSuspectMonitor || len(ins[1].Members) != 1 {
+		t.Errorf("told %s, want the memory, still, and the suspicion alone", describe(ins))
+	}
+	for _, f := range h.e.View().Findings {
+		if f.Rule == rules.IDGPULost {
+			t.Errorf("beside the suspicion a lost GPU is shown as %s", f.State)
+		}
 	}
 }
 

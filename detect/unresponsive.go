@@ -109,7 +109,7 @@ func (d *Unresponsive) judge(s *collector.Snapshot, g *collector.GPU, report fun
 	}
 	v := d.state.Slow[g.UUID]
 	if v == nil {
-		if slowdown < slowedBy || !room(d.state.Slow, func(v *slowGPU) bool { return s.Time.Sub(v.Seen) > habitsKept }) {
+		if slowdown < slowedBy || !roomIn(d.state.Slow, func(v *slowGPU) bool { return s.Time.Sub(v.Seen) > habitsKept }) {
 			return
 		}
 		v = &slowGPU{}
@@ -180,7 +180,7 @@ func (d *Unresponsive) fabric(s *collector.Snapshot) {
 	d.said[1].o.At = d.state.Fabric
 	d.said[1].set(s.Time.Sub(d.state.Fabric).Seconds()/fabricWait.Seconds(), rules.Ticket, float64(waiting), func() Evidence {
 		e := Evidence{
-			Title: "GPUs wait for the NVLink fabric", Seen: fmt.Sprintf("%s %s to join the NVLink fabric since %s", ofGPUs(waiting, len(s.GPUs)), plural(waiting, "waits", "wait"), clock(d.state.Fabric)),
+			Title: "GPUs wait for the NVLink fabric", Seen: fmt.Sprintf("%s %s to join the NVLink fabric since %s", someOf(waiting, len(s.GPUs)), plural(waiting, "waits", "wait"), clock(d.state.Fabric)),
 			Expected: "GPUs that have joined it a few minutes after the start", Observed: float64(waiting), Confidence: Certain, Why: "reported by the driver",
 			Action: "Look whether the fabric manager runs (`systemctl status nvidia-fabricmanager`) and at its log; start it, in the version of the driver.",
 		}

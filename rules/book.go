@@ -49,14 +49,15 @@ var book = []*Rule{
 		Meaning: "Half of the node's GPUs or more stopped to answer in the same minute, nothing new comes of any of them, or their readings stand still. " +
 			"That they all break at once is less likely than that the driver is broken, whoever asks it, or what they share. " +
 			"One finding of the node says so, and what follows from it on its GPUs stays silent meanwhile.",
-		Action:  "Run `nvidia-smi` and `gpuvigil doctor` on the node: they tell whether the GPUs are gone or only unseen.",
-		Unit:    "GPUs",
-		For:     2 * time.Minute,
-		Hold:    5 * time.Minute,
-		Pages:   true,
-		Whole:   true,
-		Watch:   []*metric.Def{metric.GPUsSeen, metric.PowerDraw},
-		Runbook: "suspect_monitor",
+		Action:   "Run `nvidia-smi` and `gpuvigil doctor` on the node: they tell whether the GPUs are gone or only unseen.",
+		Unit:     "GPUs",
+		For:      2 * time.Minute,
+		Hold:     5 * time.Minute,
+		Pages:    true,
+		Hardware: true,
+		Whole:    true,
+		Watch:    []*metric.Def{metric.GPUsSeen, metric.PowerDraw},
+		Runbook:  "suspect_monitor",
 	},
 	{
 		ID:       IDGPULost,
@@ -111,7 +112,7 @@ var book = []*Rule{
 		Meaning: "Under load the link between GPU and host has fewer lanes or an older generation than both could do, or it sends far more packets again than usual. " +
 			"Data comes slower to the GPU; a link that gets worse ends in a GPU that falls off the bus.",
 		Action:   "When the node is next idle, power-cycle it, then seat the board anew; look at riser and cables.",
-		Unit:     "lanes, generation or packets",
+		Unit:     "lanes/generation/packets",
 		Hold:     15 * time.Minute,
 		Hardware: true,
 		HiddenBy: []ID{IDSuspectMonitor},
@@ -125,7 +126,7 @@ var book = []*Rule{
 		Meaning: "Links between GPUs are down that were up or that all other GPUs of the model have, one did not recover, they have far more errors than usual, or the driver calls the GPU's access to the fabric unhealthy. " +
 			"Jobs that use several GPUs become slow or stop.",
 		Action:   "Drain the node, reset the GPUs of the fabric together, and look at cables and the fabric manager's log.",
-		Unit:     "links or errors",
+		Unit:     "links/errors",
 		For:      2 * time.Minute,
 		Hold:     15 * time.Minute,
 		Hardware: true,
@@ -140,7 +141,7 @@ var book = []*Rule{
 		Meaning: "A port of an InfiniBand or RoCE adapter is down that was up, loses its link again and again, or has far more errors than usual. " +
 			"Jobs that use several nodes become slow or stop.",
 		Action:  "Look at the cable, the transceivers and the port of the switch.",
-		Unit:    "links or errors",
+		Unit:    "links/errors",
 		For:     2 * time.Minute,
 		Hold:    15 * time.Minute,
 		Watch:   []*metric.Def{metric.InterfaceUp},
@@ -153,7 +154,7 @@ var book = []*Rule{
 		Meaning: "The driver answers, but so slowly that GPUs are sampled less often, only after what asks it was restarted again and again, or its GPUs wait for the NVLink fabric. " +
 			"Often a GPU that is about to be lost, or a fabric manager that does not run.",
 		Action:   "Look in the kernel log for the driver, and at the fabric manager.",
-		Unit:     "times, restarts or GPUs",
+		Unit:     "times/restarts/GPUs",
 		Hold:     15 * time.Minute,
 		HiddenBy: []ID{IDSuspectMonitor, IDGPULost},
 		Watch:    []*metric.Def{metric.GPUsSeen, metric.NVMLHung},

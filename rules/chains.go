@@ -31,6 +31,12 @@ var chains = []Chain{
 		{{IDXid, xids(32, 80, RecoveryXid)}},
 		{{IDUnresponsive, []string{"slow_calls", "restarts"}}, {IDPCIeLink, nil}},
 	}},
+	{"a GPU that is too hot", [][]Link{
+		{{IDXid, xids(79)}},
+		{{IDGPULost, nil}},
+		{{"hot_gpu", nil}},
+		{{"throttled_gpu", []string{"hw_thermal", "sw_thermal", "hw_slowdown"}}},
+	}},
 	{"memory that fails", [][]Link{
 		{{IDXid, xids(48, 95, 140, 171, 172)}},
 		{{IDXid, xids(64)}},
