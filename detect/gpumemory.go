@@ -233,22 +233,13 @@ func (h *memoryHealth) corrected(g *collector.GPU) {
 		return
 	}
 	h.Corrected.add(h.Seen, v)
-	events, bad, _ := h.Corrected.hour()
-	surprise := 0.0
-	if events >= minCorrected {
-		surprise = h.Corrected.surprise()
-	}
-	h.said[5].o.Surprise = surprise
-	h.said[5].set(tallyScore(surprise), rules.Ticket, math.Floor(math.Log2(1+events)), func() Evidence {
-		usual := h.Corrected.usual()
-		return Evidence{
-			Title:    "GPU memory corrects far more errors than usual",
-			Seen:     fmt.Sprintf("%d corrected memory errors in an hour, most of them in %d bad minutes", int(events), int(bad)),
-			Expected: fmt.Sprintf("about %s in an hour, as over %s before", significant(usual, 2), span(time.Duration(h.Corrected.Minutes)*time.Minute)),
-			Observed: events, Want: &usual, Confidence: VerySure, Why: "by the number of errors and of bad minutes, each by an exact test",
-			Action: "Nothing now; watch the GPU's memory, and run the vendor's memory test when it is next idle.",
-		}
-	})
+	// Healthy boards differ much in how many they correct: peers do not stand for a habit.
+	h.said[5].rise(&h.Corrected, tallyPeers{}, minCorrected, &correctedWords)
+}
+
+var correctedWords = riseWords{
+	"GPU memory corrects far more errors than usual", "corrected memory errors",
+	"Nothing now; watch the GPU's memory, and run the vendor's memory test when it is next idle.",
 }
 
 // Shift moves when errors fell.

@@ -171,7 +171,7 @@ func (d *NVLink) judge(s *collector.Snapshot) {
 		usual, peers := d.peers(s, g.UUID, l)
 		l.down(usual)
 		l.fabric(g)
-		l.errors(peers)
+		l.said[3].rise(&l.Errors, peers, minLinkErrors, &linkErrorWords)
 	}
 }
 
@@ -251,27 +251,9 @@ func (l *gpuLinks) fabric(g *collector.GPU) {
 	})
 }
 
-// errors judges whether the links have far more errors than usual.
-func (l *gpuLinks) errors(peers tallyPeers) {
-	if l.Errors.At.IsZero() {
-		return
-	}
-	events, bad, _ := l.Errors.hour()
-	surprise := 0.0
-	if events >= minLinkErrors {
-		surprise = l.Errors.surpriseAmong(peers)
-	}
-	l.said[3].o.Surprise = surprise
-	l.said[3].set(tallyScore(surprise), rules.Ticket, math.Floor(math.Log2(1+events)), func() Evidence {
-		usual := l.Errors.usual()
-		return Evidence{
-			Title:    "NVLinks of the GPU have errors",
-			Seen:     fmt.Sprintf("%d errors on its NVLinks in an hour, most of them in %d bad minutes", int(events), int(bad)),
-			Expected: fmt.Sprintf("about %s in an hour, as over %s before", significant(usual, 2), span(time.Duration(l.Errors.Minutes)*time.Minute)),
-			Observed: events, Want: &usual, Confidence: VerySure, Why: "by the number of errors and of bad minutes, each by an exact test",
-			Action: "Look at the fabric manager's log and the cables; when the node is next idle, reset the GPUs of the fabric together.",
-		}
-	})
+var linkErrorWords = riseWords{
+	"NVLinks of the GPU have errors", "errors on its NVLinks",
+	"Look at the fabric manager's log and the cables; when the node is next idle, reset the GPUs of the fabric together.",
 }
 
 // Shift moves when readings were taken.

@@ -143,7 +143,7 @@ func (d *PCIe) judge(s *collector.Snapshot) {
 			continue
 		}
 		lanes, generation, peers := d.expected(s, g.UUID, l)
-		l.replays(peers)
+		l.said[2].rise(&l.Replays, peers, minReplays, &replayWords)
 		if l.Width == 0 && l.Gen == 0 || lanes == 0 && generation == 0 {
 			continue // nobody tells, or it has never been under load
 		}
@@ -214,27 +214,9 @@ func (l *pcieLink) compare(at int, less bool, score, is, want float64) {
 	})
 }
 
-// replays judges whether the link sends far more packets again than usual.
-func (l *pcieLink) replays(peers tallyPeers) {
-	if l.Replays.At.IsZero() {
-		return
-	}
-	events, bad, _ := l.Replays.hour()
-	surprise := 0.0
-	if events >= minReplays {
-		surprise = l.Replays.surpriseAmong(peers)
-	}
-	l.said[2].o.Surprise = surprise
-	l.said[2].set(tallyScore(surprise), rules.Ticket, math.Floor(math.Log2(1+events)), func() Evidence {
-		usual := l.Replays.usual()
-		return Evidence{
-			Title:    "PCIe link of the GPU loses packets",
-			Seen:     fmt.Sprintf("%d PCIe packets sent again in an hour, most of them in %d bad minutes", int(events), int(bad)),
-			Expected: fmt.Sprintf("about %s in an hour, as over %s before", significant(usual, 2), span(time.Duration(l.Replays.Minutes)*time.Minute)),
-			Observed: events, Want: &usual, Confidence: VerySure, Why: "by the number of replays and of bad minutes, each by an exact test; GPUs of the same model have none like it",
-			Action: "Watch whether the GPU falls off the bus; when the node is next idle, seat the board anew, and look at riser and cables.",
-		}
-	})
+var replayWords = riseWords{
+	"PCIe link of the GPU loses packets", "PCIe packets sent again",
+	"Watch whether the GPU falls off the bus; when the node is next idle, seat the board anew, and look at riser and cables.",
 }
 
 // Shift moves when readings were taken.

@@ -51,6 +51,7 @@ type port struct {
 	Errors tally                `json:"errors"`
 
 	subject Subject
+	words   riseWords
 	said    [3]said
 }
 
@@ -104,6 +105,10 @@ func (d *Port) port(n *collector.Interface, now time.Time) *port {
 
 func (p *port) name() {
 	p.subject = Subject{"interface", p.Device + "/" + strconv.Itoa(p.Number)}
+	p.words = riseWords{
+		fmt.Sprintf("Network port %s has errors", p.subject.ID), "errors of port " + p.subject.ID,
+		"Clean or replace the cable and its transceivers; look at the errors of the switch's port.",
+	}
 	nameCauses(p.said[:], causePortDown, causePortFlaps, causePortErrors)
 }
 
@@ -145,7 +150,7 @@ func (d *Port) judge(s *collector.Snapshot) {
 				p.down(n, up, len(s.Interfaces))
 			}
 			p.flaps()
-			p.errors(d.peers(s, n))
+			p.said[2].rise(&p.Errors, d.peers(s, n), minPortErrors, &p.words)
 		}
 	}
 }
@@ -190,28 +195,6 @@ func (p *port) flaps() {
 			Title:    fmt.Sprintf("Network port %s loses its link again and again", p.subject.ID),
 			Seen:     fmt.Sprintf("port %s lost its link %d times since %s, the last time at %s", p.subject.ID, portFlaps, clock(p.Losses[portFlaps-1]), clock(p.Losses[0])),
 			Expected: "a link that stays up", Observed: portFlaps, Confidence: Certain, Why: "counted by the adapter",
-			Action: "Clean or replace the cable and its transceivers; look at the errors of the switch's port.",
-		}
-	})
-}
-
-func (p *port) errors(peers tallyPeers) {
-	if p.Errors.At.IsZero() {
-		return
-	}
-	events, bad, _ := p.Errors.hour()
-	surprise := 0.0
-	if events >= minPortErrors {
-		surprise = p.Errors.surpriseAmong(peers)
-	}
-	p.said[2].o.Surprise = surprise
-	p.said[2].set(tallyScore(surprise), rules.Ticket, math.Floor(math.Log2(1+events)), func() Evidence {
-		usual := p.Errors.usual()
-		return Evidence{
-			Title:    fmt.Sprintf("Network port %s has errors", p.subject.ID),
-			Seen:     fmt.Sprintf("%d errors of port %s in an hour, most of them in %d bad minutes", int(events), p.subject.ID, int(bad)),
-			Expected: fmt.Sprintf("about %s in an hour, as over %s before", significant(usual, 2), span(time.Duration(p.Errors.Minutes)*time.Minute)),
-			Observed: events, Want: &usual, Confidence: VerySure, Why: "by the number of errors and of bad minutes, each by an exact test; the node's other ports have none like it",
 			Action: "Clean or replace the cable and its transceivers; look at the errors of the switch's port.",
 		}
 	})

@@ -1,10 +1,12 @@
 package detect
 
 import (
+	"fmt"
 	"math"
 	"time"
 
 	"gpuvigil/detect/stream"
+	"gpuvigil/rules"
 )
 
 const (
@@ -62,7 +64,7 @@ func (y *tally) add(at time.Time, value float64) float64 {
 // roll makes the minute of the time the newest one. The minutes that it passes were
 // looked at, or not.
 func (y *tally) roll(at time.Time, looked bool) {
-	if y.From.IsZero() || at.Before(y.From) {
+	if y.From.IsZero() || at.Before(y.From) || y.Next < 0 || y.Next >= tallyMinutes {
 		*y = tally{At: y.At, Value: y.Value, From: at, Events: y.Events, Bad: y.Bad, Minutes: y.Minutes}
 		for i := range y.Errs {
 			y.Errs[i] = -1
@@ -165,17 +167,56 @@ func (p *tallyPeers) add(y *tally) {
 	p.events, p.bad, p.minutes = p.events+e, p.bad+b, p.minutes+m
 }
 
-// surpriseAmong is surprise against the time before and, if peers have errors too,
-// against their same hour, whichever explains more: what all of them see has another
-// reason than this one. The peers' sum holds the subject itself.
-func (y *tally) surpriseAmong(p tallyPeers) float64 {
-	s := y.surprise()
-	if s == 0 {
-		return 0
-	}
+// among is surprise against the time before and, if peers have errors too, against their
+// same hour, whichever explains more: what all of them see has another reason than this
+// one. While there is too little time before, three peers at least stand for it. The
+// peers' sum holds the subject itself.
+func (y *tally) among(p tallyPeers) (nats float64, young bool) {
 	e, b, m := y.hour()
-	if others := p.minutes - m; p.events > e {
-		s = min(s, unusual(e, b, m, p.events-e, p.bad-b, others))
+	others := p.minutes - m
+	beside := func() float64 { return unusual(e, b, m, p.events-e, p.bad-b, others) }
+	if y.Minutes < tallyMature.Minutes() {
+		if others < minLinkPeers*m {
+			return 0, true
+		}
+		return beside(), true
 	}
-	return s
+	nats = y.surprise()
+	if nats > 0 && p.events > e {
+		nats = min(nats, beside())
+	}
+	return nats, false
+}
+
+// riseWords say what it means that errors are more than usual.
+type riseWords struct {
+	title, what, action string // what: the errors that were counted, "PCIe packets sent again"
+}
+
+// rise judges whether there are far more errors in the last hour than usual, and so many
+// at least.
+func (s *said) rise(y *tally, p tallyPeers, least float64, words *riseWords) {
+	if y.At.IsZero() {
+		return
+	}
+	events, bad, _ := y.hour()
+	nats, young := 0.0, false
+	if events >= least {
+		nats, young = y.among(p)
+	}
+	s.o.Surprise = nats
+	s.set(tallyScore(nats), rules.Ticket, math.Floor(math.Log2(1+events)), func() Evidence {
+		usual := y.usual()
+		e := Evidence{
+			Title:    words.title,
+			Seen:     fmt.Sprintf("%d %s in an hour, most of them in %d bad minutes", int(events), words.what, int(bad)),
+			Expected: fmt.Sprintf("about %s in an hour, as over %s before", significant(usual, 2), span(time.Duration(y.Minutes)*time.Minute)),
+			Observed: events, Want: &usual, Confidence: VerySure, Why: "by the number of errors and of bad minutes, each by an exact test", Action: words.action,
+		}
+		if young {
+			*e.Want = 0
+			e.Expected, e.Confidence, e.Why = "as few as its peers on the node have", Young, "less than a day is known of it, so its peers stand for what is usual"
+		}
+		return e
+	})
 }

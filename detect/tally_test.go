@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+	"gpuvigil/rules"
 )
 
 // tallied plays a counter for so many days, one reading a minute, and returns how often
@@ -142,5 +146,70 @@ func TestTallyIsTheSameAfterARestart(t *testing.T) {
 		if a, b := y.surprise(), back.surprise(); a != b {
 			t.Fatalf("%d minutes after the restart it is %g nats, without a restart %g", m, b, a)
 		}
+	}
+}
+
+// On the first day the peers stand for what is usual.
+func TestYoungCounterIsHeldAgainstItsPeers(t *testing.T) {
+	h := newHardware(t, time.Second)
+	h.run(5 * time.Minute)
+	h.breakIt(h.growing(metric.PCIeReplays, 0, 40, 3))
+	h.run(6 * time.Minute)
+	in := h.only(rules.IDPCIeLink, "replays")
+	if e := in.Members[0].Evidence; e.Confidence != Young || e.Expected != "as few as its peers on the node have" {
+		t.Errorf("a counter that is minutes old is %s, expected %q", e.Confidence, e.Expected)
+	}
+	h = newHardware(t, time.Second)
+	h.breakIt(func(s *collector.Snapshot) {
+		s.GPUs = s.GPUs[:3]
+		s.Node.Set(metric.GPUsSeen, 3)
+	})
+	h.breakIt(h.growing(metric.PCIeReplays, 0, 40, 2))
+	h.run(30 * time.Minute)
+	h.silent("a counter of which nobody knows what is usual")
+}
+
+// Healthy counters of a node do not stand out from each other on their first day.
+func TestYoungHealthyCountersAreSilent(t *testing.T) {
+	for name, grow := range map[string]func(r *rand.Rand) func(int) float64{
+		"thirty an hour": func(r *rand.Rand) func(int) float64 { return distuvPoisson(r, 0.5) },
+		"bursts": func(r *rand.Rand) func(int) float64 {
+			return func(int) float64 {
+				if r.Float64() < 1.0/200 {
+					return 30
+				}
+				return 0
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			alarms := 0
+			for seed := range uint64(10) {
+				grows := grow(rand.New(rand.NewPCG(seed, 11)))
+				var node [8]tally
+				var values [8]float64
+				for m := range 23 * 60 {
+					var p tallyPeers
+					for i := range node {
+						values[i] += grows(m)
+						node[i].add(day.Add(time.Duration(m)*time.Minute), values[i])
+						p.add(&node[i])
+					}
+					for i := range node {
+						events, _, _ := node[i].hour()
+						nats, young := node[i].among(p)
+						if !young {
+							t.Fatal("a counter of less than a day is not young")
+						}
+						if events >= minReplays && tallyScore(nats) >= 1 {
+							alarms++
+						}
+					}
+				}
+			}
+			if alarms > 0 {
+				t.Errorf("%d alarms on the first day of 80 healthy counters", alarms)
+			}
+		})
 	}
 }
