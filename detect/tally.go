@@ -46,16 +46,13 @@ func (y *tally) add(at time.Time, value float64) float64 {
 	if math.IsNaN(value) || !at.After(y.At) {
 		return 0
 	}
-	before := *y
+	grew := value - y.Value
+	looked := !y.At.IsZero() && at.Sub(y.At) <= rateGap && grew >= 0
 	y.At, y.Value = at, value
-	gap := at.Sub(before.At)
-	if before.At.IsZero() || gap > rateGap || value < before.Value {
-		y.roll(at, false)
-		y.sum = y.window()
-		return 0
+	y.roll(at, looked)
+	if !looked {
+		grew = 0
 	}
-	y.roll(at, true)
-	grew := value - before.Value
 	y.Errs[y.Next] += float32(grew)
 	y.sum = y.window()
 	return grew
@@ -84,7 +81,9 @@ func (y *tally) roll(at time.Time, looked bool) {
 	y.From = y.From.Add(time.Duration(minutes) * time.Minute)
 }
 
-// leave takes a minute that has left the window into what was before.
+// leave takes a minute that has left the window into what was before. Once that is known
+// the errors of a bad minute count as those of a usual one: a fault that lasts does not
+// soon become what is usual. After about a week it does, by the share of bad minutes.
 func (y *tally) leave(errs float32) {
 	if errs < 0 {
 		return
@@ -93,10 +92,14 @@ func (y *tally) leave(errs float32) {
 		keep := 1 - 1/tallyMemory
 		y.Events, y.Bad, y.Minutes = float64(y.Events*keep), float64(y.Bad*keep), float64(y.Minutes*keep)
 	}
-	if float64(errs) > y.limit() {
+	taught := float64(errs)
+	if taught > y.limit() {
 		y.Bad++
+		if y.Minutes >= tallyMature.Minutes() {
+			taught = min(taught, max(y.usual(), 1)/60)
+		}
 	}
-	y.Events += float64(errs)
+	y.Events += taught
 	y.Minutes++
 }
 

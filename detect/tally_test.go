@@ -99,6 +99,26 @@ func TestTallyFindsTenTimesTheUsual(t *testing.T) {
 	}
 }
 
+// A fault that lasts is not usual three days later.
+func TestTallyOfAFaultThatLasts(t *testing.T) {
+	for name, usual := range map[string]float64{"never before": 0, "six an hour": 0.1} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, 12))
+			var y tally
+			value := 0.0
+			if usual > 0 {
+				tallied(&y, 3, &value, distuvPoisson(r, usual))
+			} else {
+				tallied(&y, 3, &value, func(int) float64 { return 0 })
+			}
+			tallied(&y, 3, &value, distuvPoisson(r, 5))
+			if s := tallyScore(y.surprise()); s < 1 {
+				t.Errorf("after three days of 5 errors a minute the score is %g: the fault has become what is usual", s)
+			}
+		})
+	}
+}
+
 // A counter that begins anew, a gap and a young counter tell nothing of a rise.
 func TestTallyOfGapsAndResets(t *testing.T) {
 	quiet := func(int) float64 { return 0 }
