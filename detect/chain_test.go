@@ -171,6 +171,9 @@ func TestChainsOfTheBookNameWhatExists(t *testing.T) {
 		rules.IDSXid:         {"fatal", "non_fatal"},
 		rules.IDUnresponsive: {causeSlowCalls, causeRestarts, causeFabric},
 	}
+	for _, r := range slowdownReasons {
+		causes[rules.IDThrottledGPU] = append(causes[rules.IDThrottledGPU], r.cause)
+	}
 	for code := 1; code < 180; code++ {
 		causes[rules.IDXid] = append(causes[rules.IDXid], rules.XidCause(code))
 	}

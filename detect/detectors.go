@@ -22,6 +22,7 @@ type DetectorConfig struct {
 
 // Detectors returns all detectors, causes before what they hide.
 func Detectors(cfg DetectorConfig) []Detector {
+	judge := NewJudge()
 	return []Detector{
 		NewXid(cfg.Xid),
 		NewSuspect(),
@@ -32,9 +33,14 @@ func Detectors(cfg DetectorConfig) []Detector {
 		NewNVLink(),
 		NewPort(),
 		NewUnresponsive(),
+		NewHung(judge),
+		NewStalled(judge),
 		NewSaturated(cfg.Saturated),
 		NewIdle(cfg.Idle),
+		NewThrottled(judge),
 		NewVersion(cfg.Version),
+		NewDrainedOccupied(),
+		NewUnusual(),
 	}
 }
 

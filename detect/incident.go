@@ -21,7 +21,8 @@ type incident struct {
 	Incident
 	lastSince time.Time // when the youngest member began
 	told      time.Time // Updated as people last heard of it, by the clock of then
-	dirty     bool      // to be told with this snapshot
+	dirty     bool      // a member came, went or got worse with this snapshot
+	loud      bool      // and it is one that is told
 }
 
 // incidents groups findings that belong together: of the same rule and cause on one
@@ -69,7 +70,7 @@ func (is *incidents) of(t *tracked) *incident {
 
 // takes reports whether a finding belongs to the incident.
 func (in *incident) takes(t *tracked) bool {
-	if in.Rule == t.Rule && in.Cause == t.Cause && (in.State == Firing || near(t.Since, in.lastSince)) {
+	if in.Rule == t.Rule && (in.Cause == t.Cause || t.Together > 0) && (in.State == Firing || near(t.Since, in.lastSince)) {
 		return true
 	}
 	return slices.ContainsFunc(in.Members, func(f Finding) bool {
@@ -100,6 +101,7 @@ func (is *incidents) touch(t *tracked, now time.Time) {
 	}
 	in.Members[t.member] = t.Finding
 	in.Severity = max(in.Severity, t.Severity)
+	in.loud = in.loud || t.Suppressed == ""
 	if in.dirty {
 		return
 	}
@@ -119,11 +121,15 @@ func (is *incidents) settle(now time.Time) []Incident {
 		if !in.dirty {
 			continue
 		}
-		in.dirty, in.told = false, in.Updated
 		if !in.lead() {
 			in.State, in.Resolved = Resolved, now
+			in.loud = in.loud || !in.told.IsZero()
 		}
-		told = append(told, in.export())
+		if in.loud {
+			in.told = in.Updated
+			told = append(told, in.export())
+		}
+		in.dirty, in.loud = false, false
 	}
 	is.prune(now)
 	return told

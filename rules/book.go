@@ -20,9 +20,15 @@ const (
 	IDNVLink         ID = "nvlink"
 	IDNetworkPort    ID = "network_port"
 	IDUnresponsive   ID = "driver_unresponsive"
+	IDJobHung        ID = "job_hung"
+	IDJobStalled     ID = "job_stalled"
 	IDSaturatedGPU   ID = "saturated_gpu"
 	IDIdleGPU        ID = "idle_gpu"
+	IDThrottledGPU   ID = "throttled_gpu"
 	IDVersionChanged ID = "version_changed"
+
+	IDDrainedOccupied ID = "drained_occupied"
+	IDUnusual         ID = "unusual"
 )
 
 // book is in the order in which people should read findings: certain faults first.
@@ -97,13 +103,14 @@ var book = []*Rule{
 		Severity: Ticket,
 		Meaning: "The driver tells that memory of the GPU failed, that a reset is needed to replace it, that it cannot be replaced any more, or that it corrects far more errors than usual. " +
 			"Rows that were replaced are no finding: that is what spare rows are for.",
-		Action:   "Reset the GPU when it is next idle; have the board replaced if the driver cannot replace what failed.",
-		Unit:     "errors",
-		Hold:     15 * time.Minute,
-		Hardware: true,
-		HiddenBy: []ID{IDSuspectMonitor},
-		Watch:    []*metric.Def{metric.MemoryTemperature},
-		Runbook:  "gpu_memory_errors",
+		Action:      "Reset the GPU when it is next idle; have the board replaced if the driver cannot replace what failed.",
+		Unit:        "errors",
+		Hold:        15 * time.Minute,
+		Hardware:    true,
+		HiddenBy:    []ID{IDSuspectMonitor},
+		Statistical: true,
+		Watch:       []*metric.Def{metric.MemoryTemperature},
+		Runbook:     "gpu_memory_errors",
 	},
 	{
 		ID:       IDPCIeLink,
@@ -111,13 +118,14 @@ var book = []*Rule{
 		Severity: Ticket,
 		Meaning: "Under load the link between GPU and host has fewer lanes or an older generation than both could do, or it sends far more packets again than usual. " +
 			"Data comes slower to the GPU; a link that gets worse ends in a GPU that falls off the bus.",
-		Action:   "When the node is next idle, power-cycle it, then seat the board anew; look at riser and cables.",
-		Unit:     "lanes/generation/packets",
-		Hold:     15 * time.Minute,
-		Hardware: true,
-		HiddenBy: []ID{IDSuspectMonitor},
-		Watch:    []*metric.Def{metric.PCIeWidth, metric.PCIeGeneration, metric.Utilization},
-		Runbook:  "pcie_link",
+		Action:      "When the node is next idle, power-cycle it, then seat the board anew; look at riser and cables.",
+		Unit:        "lanes/generation/packets",
+		Hold:        15 * time.Minute,
+		Hardware:    true,
+		HiddenBy:    []ID{IDSuspectMonitor},
+		Statistical: true,
+		Watch:       []*metric.Def{metric.PCIeWidth, metric.PCIeGeneration, metric.Utilization},
+		Runbook:     "pcie_link",
 	},
 	{
 		ID:       IDNVLink,
@@ -125,14 +133,15 @@ var book = []*Rule{
 		Severity: Ticket,
 		Meaning: "Links between GPUs are down that were up or that all other GPUs of the model have, one did not recover, they have far more errors than usual, or the driver calls the GPU's access to the fabric unhealthy. " +
 			"Jobs that use several GPUs become slow or stop.",
-		Action:   "Drain the node, reset the GPUs of the fabric together, and look at cables and the fabric manager's log.",
-		Unit:     "links/errors",
-		For:      2 * time.Minute,
-		Hold:     15 * time.Minute,
-		Hardware: true,
-		HiddenBy: []ID{IDSuspectMonitor},
-		Watch:    []*metric.Def{metric.NVLinksUp},
-		Runbook:  "nvlink",
+		Action:      "Drain the node, reset the GPUs of the fabric together, and look at cables and the fabric manager's log.",
+		Unit:        "links/errors",
+		For:         2 * time.Minute,
+		Hold:        15 * time.Minute,
+		Hardware:    true,
+		HiddenBy:    []ID{IDSuspectMonitor},
+		Statistical: true,
+		Watch:       []*metric.Def{metric.NVLinksUp},
+		Runbook:     "nvlink",
 	},
 	{
 		ID:       IDNetworkPort,
@@ -140,12 +149,13 @@ var book = []*Rule{
 		Severity: Ticket,
 		Meaning: "A port of an InfiniBand or RoCE adapter is down that was up, loses its link again and again, or has far more errors than usual. " +
 			"Jobs that use several nodes become slow or stop.",
-		Action:  "Look at the cable, the transceivers and the port of the switch.",
-		Unit:    "links/errors",
-		For:     2 * time.Minute,
-		Hold:    15 * time.Minute,
-		Watch:   []*metric.Def{metric.InterfaceUp},
-		Runbook: "network_port",
+		Action:      "Look at the cable, the transceivers and the port of the switch.",
+		Unit:        "links/errors",
+		For:         2 * time.Minute,
+		Hold:        15 * time.Minute,
+		Statistical: true,
+		Watch:       []*metric.Def{metric.InterfaceUp},
+		Runbook:     "network_port",
 	},
 	{
 		ID:       IDUnresponsive,
@@ -159,6 +169,36 @@ var book = []*Rule{
 		HiddenBy: []ID{IDSuspectMonitor, IDGPULost},
 		Watch:    []*metric.Def{metric.GPUsSeen, metric.NVMLHung},
 		Runbook:  "driver_unresponsive",
+	},
+	{
+		ID:       IDJobHung,
+		Title:    "Job hangs in a collective",
+		Severity: Page,
+		Meaning: "The job's GPUs spin in an operation that all ranks must take part in and one does not: they are fully used, draw little more power than at rest, " +
+			"and their links are silent. The job goes on to cost and will not go on by itself until its own timeout, if it has one. " +
+			"Judged is the job's part on this node; the rank that is silent is the suspect.",
+		Action: "Take a stack of the silent rank's process (py-spy dump, cuda-gdb), then restart the job from its last checkpoint.",
+		Unit:   "watts",
+		Hold:   5 * time.Minute,
+		Pages:  true,
+		// Ranks spin after one of them was lost: the loss is what somebody must hear of.
+		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor},
+		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.SMActivity},
+		Runbook:  "job_hung",
+	},
+	{
+		ID:       IDJobStalled,
+		Title:    "Job has stopped to work",
+		Severity: Page,
+		Meaning: "The job worked for half an hour and more, and now all its ranks on this node do next to nothing, while its processes are still there and it writes no checkpoint. " +
+			"What is not known to be a training is a ticket.",
+		Action:   "Look at what its processes wait for: the loader's workers, the file system, a rank on another node.",
+		Unit:     "ratio",
+		Hold:     5 * time.Minute,
+		Pages:    true,
+		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor},
+		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.SMActivity},
+		Runbook:  "job_stalled",
 	},
 	{
 		ID:       IDSaturatedGPU,
@@ -183,12 +223,26 @@ var book = []*Rule{
 		Severity: Ticket,
 		Meaning: "Somebody holds the GPU and does next to nothing with it, so nobody else can use it and it costs as much as a busy one. " +
 			"It becomes a ticket once its holder has left more than eight GPU-hours idle within a day.",
-		Action:   "Ask the holder to release the GPU, or to find out what the job waits for.",
-		Unit:     "seconds",
-		Hold:     5 * time.Minute,
-		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor},
+		Action: "Ask the holder to release the GPU, or to find out what the job waits for.",
+		Unit:   "seconds",
+		Hold:   5 * time.Minute,
+		// A job that hangs or has stalled explains why its GPUs are idle.
+		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor, IDJobHung, IDJobStalled},
 		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed},
 		Runbook:  "idle_gpu",
+	},
+	{
+		ID:       IDThrottledGPU,
+		Title:    "GPU held below its speed",
+		Severity: Ticket,
+		Meaning: "Something that is no part of normal work holds the GPU's clocks down: heat, the power brake, the hardware itself; or it runs slower than its peers at the same load and power. " +
+			"A job waits for its slowest rank. The software power cap at full power is normal and no finding. A power limit below the board's own is information.",
+		Action:   "Look at temperature, air flow and power supply of the node, and at who lowered limits.",
+		Unit:     "ratio",
+		Hold:     5 * time.Minute,
+		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor},
+		Watch:    []*metric.Def{metric.Temperature, metric.MemoryTemperature, metric.PowerDraw, metric.Utilization},
+		Runbook:  "throttled_gpu",
 	},
 	{
 		ID:       IDVersionChanged,
@@ -201,6 +255,33 @@ var book = []*Rule{
 		Hold:    time.Hour,
 		Watch:   []*metric.Def{metric.GPUsSeen},
 		Runbook: "version_changed",
+	},
+	{
+		ID:       IDDrainedOccupied,
+		Title:    "Drained node still occupied",
+		Severity: Ticket,
+		Meaning: "The node was drained half an hour ago or longer, and work still runs on its GPUs. Whoever waits for it to become empty, " +
+			"to upgrade or to repair it, waits for that work.",
+		Action:  "Ask the holder to end or to move the work, or find out why it was not evicted; if it should go on, take the drain back.",
+		Unit:    "GPUs",
+		For:     30 * time.Minute,
+		Hold:    5 * time.Minute,
+		Watch:   []*metric.Def{metric.Utilization, metric.GPUsSeen},
+		Runbook: "drained_occupied",
+	},
+	{
+		ID:       IDUnusual,
+		Title:    "GPU and its workload behave unlike their habit",
+		Severity: Ticket,
+		Meaning: "Several readings of the GPU, of its holder and of the servers on it have together left what is usual for this kind of workload. " +
+			"Nobody knows whether that is a fault: a single unusual reading is not told, and what the readings say together is rare at this strength.",
+		Action:      "Look at what changed at that time: a release, the traffic, a neighbour on the GPU.",
+		Unit:        "nats",
+		Hold:        30 * time.Minute,
+		Statistical: true,
+		HiddenBy:    []ID{IDXid, IDGPULost, IDSuspectMonitor, IDSaturatedGPU},
+		Watch:       []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.RequestsWaiting, metric.QueueTimeP95},
+		Runbook:     "unusual",
 	},
 }
 

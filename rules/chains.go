@@ -35,7 +35,7 @@ var chains = []Chain{
 		{{IDXid, xids(79)}},
 		{{IDGPULost, nil}},
 		{{"hot_gpu", nil}},
-		{{"throttled_gpu", []string{"hw_thermal", "sw_thermal", "hw_slowdown"}}},
+		{{IDThrottledGPU, []string{"hw_thermal", "sw_thermal", "hw_slowdown"}}},
 	}},
 	{"memory that fails", [][]Link{
 		{{IDXid, xids(48, 95, 140, 171, 172)}},
