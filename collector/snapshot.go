@@ -455,6 +455,8 @@ type SourceState struct {
 	Errors   uint64
 	Err      string // of the last sample, empty if it was good
 	Expected bool   // readiness waits for it
+	Paused   bool   // it was told not to look: that it is silent is no fault
+	Hung     bool   // it waits for an answer that does not come
 }
 
 // Fresh reports whether the source's last sample is good and not older than

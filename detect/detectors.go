@@ -20,7 +20,6 @@ type DetectorConfig struct {
 	Sharing     SharingConfig
 	Isolation   IsolationConfig
 	Xid         XidConfig
-	Lost        LostConfig
 	SXid        SXidConfig
 	Spend       SpendConfig
 	Unallocated UnallocatedConfig
@@ -33,8 +32,14 @@ func Detectors(cfg DetectorConfig) []Detector {
 	saturated := NewSaturated(cfg.Saturated)
 	return []Detector{
 		NewXid(cfg.Xid),
-		NewLost(cfg.Lost),
+		NewSuspect(),
+		NewLost(),
 		NewSXid(cfg.SXid),
+		NewGPUMemory(),
+		NewPCIe(),
+		NewNVLink(),
+		NewPort(),
+		NewUnresponsive(),
 		NewHung(judge),
 		NewStalled(judge),
 		saturated,

@@ -171,6 +171,15 @@ func ruleFacts(r *rules.Rule) string {
 		}
 		rows = append(rows, []string{"silent while the same GPU has a ticket or page of", strings.Join(by, ", ")})
 	}
+	if r.Whole {
+		var hides []string
+		for _, other := range rules.All() {
+			if slices.Contains(other.HiddenBy, r.ID) {
+				hides = append(hides, "`"+string(other.ID)+"`")
+			}
+		}
+		rows = append(rows, []string{"keeps silent on all GPUs of the node", strings.Join(hides, ", ")})
+	}
 	if r.State {
 		rows = append(rows, []string{"state metric", fmt.Sprintf("`%s{rule=%q}`, with or without a finding", metric.Condition, r.ID)})
 	}
