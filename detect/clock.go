@@ -28,6 +28,10 @@ func (e *Engine) follow(s *collector.Snapshot) {
 	if e.step != 0 {
 		e.shift(e.step)
 	}
+	e.elapsed = 0
+	if passed := s.Time.Sub(e.now); !e.now.IsZero() && passed <= longPause {
+		e.elapsed = max(passed, 0)
+	}
 	if e.resumed.IsZero() || s.Time.Sub(e.now) > longPause {
 		e.resumed = s.Time
 	}
@@ -38,7 +42,7 @@ func (e *Engine) follow(s *collector.Snapshot) {
 // look at the snapshot.
 func (e *Engine) shift(by time.Duration) {
 	e.history.shift(e.now, by)
-	shift(by, &e.now, &e.resumed, &e.published)
+	shift(by, &e.now, &e.resumed, &e.published, &e.state.drained)
 	if e.judge != nil {
 		e.judge.Shift(by)
 	}
@@ -122,9 +126,10 @@ func (d *Idle) Shift(by time.Duration) {
 func (l *ledger) shift(hours int64) {
 	for _, a := range l.accounts {
 		old := *a
-		a.Seconds, a.Hour = [slots]float64{}, max(a.Hour+hours, 0)
+		a.Seconds, a.Cost, a.Hour = [slots]float64{}, [slots]float64{}, max(a.Hour+hours, 0)
 		for back := range min(int64(slots), old.Hour+1, a.Hour+1) {
 			a.Seconds[(a.Hour-back)%slots] = old.Seconds[(old.Hour-back)%slots]
+			a.Cost[(a.Hour-back)%slots] = old.Cost[(old.Hour-back)%slots]
 		}
 	}
 }

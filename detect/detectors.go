@@ -13,12 +13,15 @@ import (
 // DetectorConfig is what the detectors can be told. The zero value works
 // untouched.
 type DetectorConfig struct {
-	Saturated SaturatedConfig
-	Idle      IdleConfig
-	Version   VersionConfig
-	Xid       XidConfig
-	Lost      LostConfig
-	SXid      SXidConfig
+	Saturated   SaturatedConfig
+	Idle        IdleConfig
+	Version     VersionConfig
+	Xid         XidConfig
+	Lost        LostConfig
+	SXid        SXidConfig
+	Spend       SpendConfig
+	Unallocated UnallocatedConfig
+	UnknownUse  UnknownUseConfig
 }
 
 // Detectors returns all detectors, causes before what they hide.
@@ -34,6 +37,12 @@ func Detectors(cfg DetectorConfig) []Detector {
 		NewIdle(cfg.Idle),
 		NewThrottled(judge),
 		NewVersion(cfg.Version),
+		NewMovement(),
+		NewSpend(cfg.Spend),
+		NewUnallocated(cfg.Unallocated),
+		NewUnknownUse(cfg.UnknownUse),
+		NewDrainedOccupied(),
+		NewUnusual(),
 	}
 }
 

@@ -20,6 +20,13 @@ const (
 	IDIdleGPU        ID = "idle_gpu"
 	IDThrottledGPU   ID = "throttled_gpu"
 	IDVersionChanged ID = "version_changed"
+	IDDataMovement   ID = "data_movement"
+	IDSpend          ID = "spend"
+	IDUnallocated    ID = "unallocated_compute"
+	IDUnknownUse     ID = "unknown_use"
+
+	IDDrainedOccupied ID = "drained_occupied"
+	IDUnusual         ID = "unusual"
 )
 
 // book is in the order in which people should read findings: certain faults first.
@@ -123,7 +130,7 @@ var book = []*Rule{
 		Title:    "GPU held but idle",
 		Severity: Ticket,
 		Meaning: "Somebody holds the GPU and does next to nothing with it, so nobody else can use it and it costs as much as a busy one. " +
-			"It becomes a ticket once its holder has left more than eight GPU-hours idle within a day.",
+			"It becomes a ticket once its holder has left more than eight GPU-hours idle within a day, or GPU time for more than 50 units of the currency.",
 		Action: "Ask the holder to release the GPU, or to find out what the job waits for.",
 		Unit:   "seconds",
 		Hold:   5 * time.Minute,
@@ -156,6 +163,84 @@ var book = []*Rule{
 		Hold:    time.Hour,
 		Watch:   []*metric.Def{metric.GPUsSeen},
 		Runbook: "version_changed",
+	},
+	{
+		ID:       IDDataMovement,
+		Title:    "Unusual data movement",
+		Severity: Ticket,
+		Meaning: "An owner moved far more over its network than it ever does, and is connected to a public network that workloads of its kind were never connected to: " +
+			"in one hour, or little by little over hours. Movement that is only unusual is information.",
+		Action:  "Ask the owner where the data goes; if he cannot tell, cut off the workload's egress and keep it for the security team.",
+		Unit:    "bytes",
+		Hold:    15 * time.Minute,
+		Watch:   []*metric.Def{metric.Utilization, metric.PowerDraw},
+		Runbook: "data_movement",
+	},
+	{
+		ID:       IDSpend,
+		Title:    "Spending beyond plan or without output",
+		Severity: Ticket,
+		Meaning: "A team's budget of the month will not last, its spending has run away, a workload costs more than was declared for it, " +
+			"or GPU time is paid for that yields much less work than it did, or none.",
+		Action: "Ask the team whether it is planned; if not, stop what runs away, and restart what makes no progress from its checkpoint.",
+		Unit:   "money or seconds",
+		Hold:   15 * time.Minute,
+		// A job that hangs or has stalled explains why nothing comes of it.
+		HiddenBy: []ID{IDJobHung, IDJobStalled},
+		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw},
+		Runbook:  "spend",
+	},
+	{
+		ID:       IDUnallocated,
+		Title:    "Unallocated sustained compute",
+		Severity: Ticket,
+		Meaning: "A GPU that was given to nobody computes steadily for half an hour: somebody uses it outside of the scheduler. " +
+			"The next workload that is given the GPU will share it without knowing.",
+		Action:   "Find out whose the process is, and have it go through the scheduler; end it if nobody knows it.",
+		Unit:     "seconds",
+		Hold:     5 * time.Minute,
+		HiddenBy: []ID{IDXid, IDGPULost},
+		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUtilization},
+		Runbook:  "unallocated_compute",
+	},
+	{
+		ID:       IDUnknownUse,
+		Title:    "Unknown use of a GPU",
+		Severity: Ticket,
+		Meaning: "A process by a name, or a user, that was never seen on the node's GPUs in the weeks that it was watched. " +
+			"It is information, and a ticket on a pool whose use is declared to be controlled.",
+		Action:  "On a controlled pool: find out who started it and whether that was approved.",
+		Unit:    "processes",
+		Hold:    15 * time.Minute,
+		Watch:   []*metric.Def{metric.Utilization, metric.MemoryUsed},
+		Runbook: "unknown_use",
+	},
+	{
+		ID:       IDDrainedOccupied,
+		Title:    "Drained node still occupied",
+		Severity: Ticket,
+		Meaning: "The node was drained half an hour ago or longer, and work still runs on its GPUs. Whoever waits for it to become empty, " +
+			"to upgrade or to repair it, waits for that work.",
+		Action:  "Ask the holder to end or to move the work, or find out why it was not evicted; if it should go on, take the drain back.",
+		Unit:    "GPUs",
+		For:     30 * time.Minute,
+		Hold:    5 * time.Minute,
+		Watch:   []*metric.Def{metric.Utilization, metric.GPUsSeen},
+		Runbook: "drained_occupied",
+	},
+	{
+		ID:       IDUnusual,
+		Title:    "GPU and its workload behave unlike their habit",
+		Severity: Ticket,
+		Meaning: "Several readings of the GPU, of its holder and of the servers on it have together left what is usual for this kind of workload. " +
+			"Nobody knows whether that is a fault: a single unusual reading is not told, and what the readings say together is rare at this strength.",
+		Action:      "Look at what changed at that time: a release, the traffic, a neighbour on the GPU.",
+		Unit:        "nats",
+		Hold:        30 * time.Minute,
+		Statistical: true,
+		HiddenBy:    []ID{IDXid, IDGPULost, IDSaturatedGPU},
+		Watch:       []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.RequestsWaiting, metric.QueueTimeP95},
+		Runbook:     "unusual",
 	},
 }
 
