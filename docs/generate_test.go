@@ -169,7 +169,7 @@ func ruleFacts(r *rules.Rule) string {
 		for _, id := range r.HiddenBy {
 			by = append(by, "`"+string(id)+"`")
 		}
-		rows = append(rows, []string{"silent while the same GPU has a ticket or page of", strings.Join(by, ", ")})
+		rows = append(rows, []string{"silent while the same GPU, its job or a GPU of its job has as urgent a ticket or page of", strings.Join(by, ", ")})
 	}
 	if r.Whole {
 		var hides []string
