@@ -83,6 +83,8 @@ var bans = []ban{
 		reason: "what judges the detectors does not know them: it makes snapshots and names the rules that would be right"},
 	{from: []string{"internal/synth/trial"}, to: []string{"..."}, except: []string{"internal/synth/...", "internal/backtest", "collector/...", "detect/...", "rules/...", "internal/metric", "internal/text"},
 		reason: "detectors are tried by snapshots, as an agent has them"},
+	{from: []string{"internal/backtest/pods"}, to: []string{"..."}, except: []string{"internal/backtest/...", "collector", "detect/...", "rules/...", "internal/metric"},
+		reason: "series of pods are snapshots to a detector: it knows no source and no receiver"},
 	{from: []string{"internal/config"}, to: []string{"..."}, except: []string{"internal/config", "rules/...", "internal/metric"},
 		reason: "the configuration is plain data; cmd hands each part to the one that it is for"},
 	{from: []string{"internal/sim"}, to: []string{"..."}, except: []string{"internal/sim", "collector", "collector/bands", "collector/demand", "internal/metric"},

@@ -28,6 +28,10 @@ func (e *Engine) follow(s *collector.Snapshot) {
 	if e.step != 0 {
 		e.shift(e.step)
 	}
+	e.elapsed = 0
+	if passed := s.Time.Sub(e.now); !e.now.IsZero() && passed <= longPause {
+		e.elapsed = max(passed, 0)
+	}
 	if e.resumed.IsZero() || s.Time.Sub(e.now) > longPause {
 		e.resumed = s.Time
 	}
@@ -38,7 +42,7 @@ func (e *Engine) follow(s *collector.Snapshot) {
 // look at the snapshot.
 func (e *Engine) shift(by time.Duration) {
 	e.history.shift(e.now, by)
-	shift(by, &e.now, &e.resumed, &e.published)
+	shift(by, &e.now, &e.resumed, &e.published, &e.state.drained)
 	if e.judge != nil {
 		e.judge.Shift(by)
 	}

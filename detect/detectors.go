@@ -41,6 +41,8 @@ func Detectors(cfg DetectorConfig) []Detector {
 		NewSpend(cfg.Spend),
 		NewUnallocated(cfg.Unallocated),
 		NewUnknownUse(cfg.UnknownUse),
+		NewDrainedOccupied(),
+		NewUnusual(),
 	}
 }
 

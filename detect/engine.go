@@ -31,6 +31,9 @@ type Setting struct {
 	// limit; lesser ones keep theirs but never exceed it.
 	Severity *rules.Severity
 	Disabled bool
+	// Promoted says that the user has seen enough of the rule to be told from now on,
+	// and woken where its severity says so.
+	Promoted bool
 }
 
 // Config is what an engine can be told. The zero Config works.
@@ -39,6 +42,7 @@ type Config struct {
 	Log         *slog.Logger // nil: nothing is logged
 	Settings    map[rules.ID]Setting
 	MaxFindings int // per rule, pending and firing together; 0 means 512
+	Budget      Budget
 }
 
 // Engine runs detectors over snapshots and owns the life of the findings.
@@ -53,18 +57,24 @@ type Engine struct {
 	view      atomic.Pointer[View]
 	published time.Time // when the view was last rebuilt as a whole
 
+	statistical int // rules that share the alert budget
+
 	mu        sync.Mutex
 	snapshot  *collector.Snapshot // the one being observed
 	now       time.Time           // its time
 	turn      uint64              // its number: two may be of the same time
 	step      time.Duration       // by how much the clock was set before it
+	elapsed   time.Duration       // since the one before, as far as somebody looked
 	resumed   time.Time           // since when snapshots have come without a long pause
 	changed   bool                // the view has to be rebuilt
+	gpus      int                 // the most that were seen
+	state     nodeState
 	events    eventLog
 	history   history
 	incidents incidents
 	finished  []Finding                    // resolved in the last day, oldest first
 	parked    map[rules.ID]json.RawMessage // state of detectors that do not run now
+	records   map[rules.ID]record          // and of their rules
 }
 
 // NewEngine returns an engine that runs the detectors in the given order. A rule
@@ -77,6 +87,7 @@ func NewEngine(cfg Config, detectors []Detector) *Engine {
 	if cfg.MaxFindings <= 0 {
 		cfg.MaxFindings = defaultMaxFindings
 	}
+	cfg.Budget.complete()
 	e := &Engine{cfg: cfg, unjudged: vm.GetOrCreateCounter(metric.DetectorPanics.Series("verdict"))}
 	for _, d := range detectors {
 		if v, ok := d.(interface{ VersionChanges() map[string]uint64 }); ok {
@@ -87,6 +98,9 @@ func NewEngine(cfg Config, detectors []Detector) *Engine {
 		}
 		if !cfg.Settings[d.Rule().ID].Disabled {
 			e.watchers = append(e.watchers, e.newWatcher(d))
+			if d.Rule().Statistical {
+				e.statistical++
+			}
 		}
 	}
 	e.link(detectors)
@@ -103,6 +117,8 @@ func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 	defer e.mu.Unlock()
 	e.follow(s)
 	e.snapshot = s
+	e.count(s)
+	e.state.look(s)
 	e.events.add(s.Events)
 	e.history.add(s, e.node())
 	e.pass(s)
@@ -110,6 +126,7 @@ func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 		e.run(w, s)
 	}
 	for _, w := range e.watchers {
+		e.company(w)
 		e.settle(w)
 	}
 	told := e.incidents.settle(e.now)
@@ -150,7 +167,11 @@ func (e *Engine) run(w *watcher, s *collector.Snapshot) {
 	if c, ok := w.detector.(Clocked); ok && e.step != 0 {
 		c.Shift(e.step)
 	}
+	w.judged = false
 	w.detector.Observe(s, w.report)
+	if w.judged {
+		w.record.watched(e.elapsed, len(s.GPUs))
+	}
 }
 
 // take accepts one observation of the snapshot being observed.
@@ -159,6 +180,7 @@ func (e *Engine) take(w *watcher, o *Observation) {
 		w.dropped.Inc()
 		return
 	}
+	w.judged = true
 	if w.rule.State {
 		e.note(w, o)
 	}
@@ -178,7 +200,7 @@ func (e *Engine) take(w *watcher, o *Observation) {
 
 func (o *Observation) valid() bool {
 	finite := func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
-	return finite(o.Score) && o.Score >= 0 && finite(o.Surprise) && finite(o.Evidence.Observed) && (o.Evidence.Want == nil || finite(*o.Evidence.Want)) &&
+	return finite(o.Score) && o.Score >= 0 && finite(o.Surprise) && o.Surprise >= 0 && finite(o.Evidence.Observed) && (o.Evidence.Want == nil || finite(*o.Evidence.Want)) &&
 		o.Subject.Kind != "" && o.Subject.ID != ""
 }
 

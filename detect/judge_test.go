@@ -116,7 +116,7 @@ func TestVerdictOfAnotherRelease(t *testing.T) {
 	}
 }
 
-func watched() (*Judge, func() *collector.Snapshot) {
+func atWorkJudge() (*Judge, func() *collector.Snapshot) {
 	j, c, now := NewJudge(), atWork(), day
 	s := node(now, 8)
 	c.apply(s)
@@ -139,7 +139,7 @@ func watched() (*Judge, func() *collector.Snapshot) {
 }
 
 func TestJudgeAllocatesNothing(t *testing.T) {
-	j, next := watched()
+	j, next := atWorkJudge()
 	// Words are found anew each minute, eight in sixty snapshots.
 	if got := testing.AllocsPerRun(600, func() { j.Observe(next()) }); got > 0 {
 		t.Errorf("a snapshot costs %.2f allocations, want none", got)
@@ -147,7 +147,7 @@ func TestJudgeAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkJudge(b *testing.B) {
-	j, next := watched()
+	j, next := atWorkJudge()
 	b.ReportAllocs()
 	for b.Loop() {
 		j.Observe(next())

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"gpuvigil/collector"
@@ -23,6 +24,8 @@ type engineState struct {
 	Incidents []incidentState              `json:"incidents"`
 	Events    []collector.Event            `json:"events"`
 	Detectors map[rules.ID]json.RawMessage `json:"detectors"`
+	Records   map[rules.ID]record          `json:"records,omitempty"`
+	Drained   time.Time                    `json:"drained,omitzero"` // since when the node is
 	Verdicts  json.RawMessage              `json:"verdicts,omitempty"`
 }
 
@@ -47,12 +50,16 @@ func (e *Engine) Save() ([]byte, error) {
 	defer e.mu.Unlock()
 	s := engineState{
 		Version: stateVersion, Time: e.now, Finished: e.finished, Events: e.events.events,
-		Detectors: map[rules.ID]json.RawMessage{},
+		Detectors: map[rules.ID]json.RawMessage{}, Records: maps.Clone(e.records), Drained: e.state.drained,
+	}
+	if s.Records == nil {
+		s.Records = map[rules.ID]record{}
 	}
 	for id, raw := range e.parked {
 		s.Detectors[id] = raw
 	}
 	for _, w := range e.watchers {
+		s.Records[w.rule.ID] = w.record
 		for _, t := range w.order {
 			f := findingState{Finding: t.Finding, Holds: t.holds, Ended: t.ended, Comebacks: t.comebacks}
 			if t.incident != nil {
@@ -111,13 +118,16 @@ func (e *Engine) Restore(data []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now, e.finished, e.events = s.Time, s.Finished, eventLog{s.Events}
+	e.state = nodeState{drained: s.Drained}
 	e.restoreIncidents(s.Incidents)
 	watchers := map[rules.ID]*watcher{}
 	for _, w := range e.watchers {
 		watchers[w.rule.ID] = w
 		clear(w.found)
-		w.order = nil
+		w.order, w.record = nil, s.Records[w.rule.ID]
+		delete(s.Records, w.rule.ID)
 	}
+	e.records = s.Records
 	for _, f := range s.Findings {
 		if w := watchers[f.Rule]; w != nil {
 			e.restoreFinding(w, f)

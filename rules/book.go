@@ -24,6 +24,9 @@ const (
 	IDSpend          ID = "spend"
 	IDUnallocated    ID = "unallocated_compute"
 	IDUnknownUse     ID = "unknown_use"
+
+	IDDrainedOccupied ID = "drained_occupied"
+	IDUnusual         ID = "unusual"
 )
 
 // book is in the order in which people should read findings: certain faults first.
@@ -211,6 +214,33 @@ var book = []*Rule{
 		Hold:    15 * time.Minute,
 		Watch:   []*metric.Def{metric.Utilization, metric.MemoryUsed},
 		Runbook: "unknown_use",
+	},
+	{
+		ID:       IDDrainedOccupied,
+		Title:    "Drained node still occupied",
+		Severity: Ticket,
+		Meaning: "The node was drained half an hour ago or longer, and work still runs on its GPUs. Whoever waits for it to become empty, " +
+			"to upgrade or to repair it, waits for that work.",
+		Action:  "Ask the holder to end or to move the work, or find out why it was not evicted; if it should go on, take the drain back.",
+		Unit:    "GPUs",
+		For:     30 * time.Minute,
+		Hold:    5 * time.Minute,
+		Watch:   []*metric.Def{metric.Utilization, metric.GPUsSeen},
+		Runbook: "drained_occupied",
+	},
+	{
+		ID:       IDUnusual,
+		Title:    "GPU and its workload behave unlike their habit",
+		Severity: Ticket,
+		Meaning: "Several readings of the GPU, of its holder and of the servers on it have together left what is usual for this kind of workload. " +
+			"Nobody knows whether that is a fault: a single unusual reading is not told, and what the readings say together is rare at this strength.",
+		Action:      "Look at what changed at that time: a release, the traffic, a neighbour on the GPU.",
+		Unit:        "nats",
+		Hold:        30 * time.Minute,
+		Statistical: true,
+		HiddenBy:    []ID{IDXid, IDGPULost, IDSaturatedGPU},
+		Watch:       []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.RequestsWaiting, metric.QueueTimeP95},
+		Runbook:     "unusual",
 	},
 }
 

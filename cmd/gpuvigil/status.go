@@ -151,7 +151,27 @@ func (a *answer) printStatus(out io.Writer, missing string) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s%s\n", s.Name, sees, since(s.Last, now), note)
 	}
+	if need := a.need(); need != "" {
+		fmt.Fprintf(w, "\n%s\n", need)
+	}
 	return w.Flush()
+}
+
+// need says what the alert budget asks of the rules that tell by statistics, empty if
+// there are none.
+func (a *answer) need() string {
+	n := 0
+	var s detect.Standing
+	for _, r := range a.findings.Rules {
+		if r.Statistical {
+			s = r
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("alert budget, rules that tell by statistics: %d; a finding takes %.1f nats, a page %.1f nats and %.0f clean GPU-weeks (gpuvigil promote)", n, s.Need, s.NeedPage, s.ProofWeeks)
 }
 
 // missing says which GPUs that must be there are not.

@@ -271,6 +271,9 @@ func (a *answer) printFinding(w io.Writer, f server.Finding) {
 	now := a.snapshot.Time
 	fmt.Fprintf(w, "\n%s\t%s on %s\n", strings.ToUpper(f.Severity.String()), printable(f.Title), subjectName(f))
 	fmt.Fprintf(w, "since\t%s, %s (%s)\n", since(f.Since, now), f.Evidence.Confidence, printable(f.Evidence.Why))
+	if f.Suppressed != "" {
+		fmt.Fprintf(w, "told\tnobody: it began after the node was drained, and nothing ran on it\n")
+	}
 	fmt.Fprintf(w, "owner\t%s\n", printable(ownerName(f)))
 	fmt.Fprintf(w, "seen\t%s\n", printable(f.Evidence.Seen))
 	if f.Evidence.Expected != "" {

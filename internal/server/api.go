@@ -22,6 +22,9 @@ type Findings struct {
 	Incidents []detect.Incident `json:"incidents"` // what people were told
 	Verdicts  []detect.Verdict  `json:"verdicts"`  // one for each GPU
 
+	// Rules says of each rule how often it has fired and what it needs to be believed.
+	Rules []detect.Standing `json:"rules"`
+
 	// History holds, for each subject of a finding (kind:id), the last hours of
 	// the readings that show its condition.
 	History map[string][]History `json:"history"`
@@ -60,6 +63,7 @@ func (s *Server) apiFindings(w http.ResponseWriter, _ *http.Request) {
 		Findings:  []Finding{},
 		Incidents: orEmpty(view.Incidents),
 		Verdicts:  orEmpty(view.Verdicts),
+		Rules:     orEmpty(view.Standings),
 		History:   map[string][]History{},
 	}
 	for _, f := range view.Findings {

@@ -43,7 +43,7 @@ var teams = []string{"nlp", "vision", "speech", "agents"}
 
 func (n *Node) trainingJob(number int, pod bool) *tenant {
 	team := teams[number%len(teams)]
-	t := &tenant{kind: trains, owner: collector.Owner{Kind: "job", ID: fmt.Sprintf("slurm/%d", number), Team: team}, name: "train_rank%d", stage: "training",
+	t := &tenant{kind: trains, owner: collector.Owner{Kind: "job", ID: fmt.Sprintf("slurm/%d", number), Team: team}, name: "python3", stage: "training",
 		uid: 2000 + number%7, told: number%10 < 7, mem: float64(52+number%18) * (1 << 30), software: softwareOf(trains)}
 	if pod {
 		t.owner = collector.Owner{Kind: "pod", ID: fmt.Sprintf("%s/train-%d-0", team, number), Team: team}

@@ -14,10 +14,10 @@ const (
 	slotsPerGPU = 32.0 // requests that a server works on at once
 	serviceTime = 3.6  // seconds of a request
 	promptSize  = 620.0
-	answerSize  = 160.0  // tokens
-	prefillTime = 0.12   // seconds
-	waitShape   = 3.4    // of the log-logistic queue time
-	emptyWait   = 0.05   // seconds, when nobody waits
+	answerSize  = 160.0   // tokens
+	prefillTime = 0.12    // seconds
+	waitShape   = 3.4     // of the log-logistic queue time
+	emptyWait   = 0.05    // seconds, when nobody waits
 	patience    = 20000.0 // waiting requests at which no more come
 )
 

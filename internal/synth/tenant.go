@@ -53,7 +53,7 @@ type woes struct {
 type tenant struct {
 	kind       kind
 	owner      collector.Owner
-	name       string // of its processes; %d is the rank
+	name       string // of its processes
 	container  string
 	stage      string
 	uid        int
@@ -142,9 +142,9 @@ func (t *tenant) start(n *Node) {
 	if t.server != nil {
 		t.server.open()
 	}
-	for rank, g := range t.gpus {
+	for _, g := range t.gpus {
 		n.lastPID += 1 + t.rng.IntN(40)
-		g.procs = []*process{{pid: n.lastPID, start: uint64(n.now.Sub(n.boot).Seconds() * 100), name: rankName(t.name, rank), uid: t.uid,
+		g.procs = []*process{{pid: n.lastPID, start: uint64(n.now.Sub(n.boot).Seconds() * 100), name: t.name, uid: t.uid,
 			owner: t.owner, container: t.container, mem: t.mem}}
 	}
 	n.stale = true
@@ -155,13 +155,6 @@ func (t *tenant) stop() {
 	for _, g := range t.gpus {
 		g.procs, g.work = nil, work{}
 	}
-}
-
-func rankName(name string, rank int) string {
-	if i := len(name) - 2; i >= 0 && name[i:] == "%d" {
-		return name[:i] + strconv.Itoa(rank)
-	}
-	return name
 }
 
 // live gives the tenant's GPUs their work for the next step.
