@@ -114,6 +114,7 @@ var workloads = kind[Workload, Owner]{
 		overList(&dst.Labels, src.Labels)
 		overList(&dst.Quality, src.Quality)
 		overList(&dst.Remotes, src.Remotes)
+		overList(&dst.Networks, src.Networks)
 	},
 }
 

@@ -39,6 +39,7 @@ type Snapshot struct {
 	Workloads  []Workload    // what each owner runs or was given here, by owner
 	Inventory  *Inventory    // what runs on the node; nil if nobody has looked
 	Events     []Event       // what happened since the snapshot before, in order of time
+	Money      *Money        // what the GPUs came to, one snapshot late; nil if nobody keeps account
 	SXids      []SXidCount   // errors of the NVSwitches, by switch, code and severity
 	Sources    []SourceState // in the order of the configuration
 
@@ -307,6 +308,11 @@ type Workload struct {
 	// are many: for the evidence of a finding, and only if the configuration allows
 	// it. They are in no metric, answer or recording.
 	Remotes []netip.Addr
+
+	// Networks are those of the public addresses that it holds connections to, in order,
+	// as wide as a provider is given them: /16 of IPv4, /32 of IPv6. They are for
+	// detectors, and in no metric, answer or recording.
+	Networks []netip.Prefix
 	Readings
 }
 

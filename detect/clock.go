@@ -126,9 +126,10 @@ func (d *Idle) Shift(by time.Duration) {
 func (l *ledger) shift(hours int64) {
 	for _, a := range l.accounts {
 		old := *a
-		a.Seconds, a.Hour = [slots]float64{}, max(a.Hour+hours, 0)
+		a.Seconds, a.Cost, a.Hour = [slots]float64{}, [slots]float64{}, max(a.Hour+hours, 0)
 		for back := range min(int64(slots), old.Hour+1, a.Hour+1) {
 			a.Seconds[(a.Hour-back)%slots] = old.Seconds[(old.Hour-back)%slots]
+			a.Cost[(a.Hour-back)%slots] = old.Cost[(old.Hour-back)%slots]
 		}
 	}
 }

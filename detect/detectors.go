@@ -13,15 +13,18 @@ import (
 // DetectorConfig is what the detectors can be told. The zero value works
 // untouched.
 type DetectorConfig struct {
-	Saturated SaturatedConfig
-	Idle      IdleConfig
-	Version   VersionConfig
-	Xid       XidConfig
-	Lost      LostConfig
-	SXid      SXidConfig
-	Mismatch  MismatchConfig
-	Sharing   SharingConfig
-	Isolation IsolationConfig
+	Saturated   SaturatedConfig
+	Idle        IdleConfig
+	Version     VersionConfig
+	Xid         XidConfig
+	Lost        LostConfig
+	SXid        SXidConfig
+	Spend       SpendConfig
+	Unallocated UnallocatedConfig
+	UnknownUse  UnknownUseConfig
+	Mismatch    MismatchConfig
+	Sharing     SharingConfig
+	Isolation   IsolationConfig
 }
 
 // Detectors returns all detectors, causes before what they hide.
@@ -40,6 +43,10 @@ func Detectors(cfg DetectorConfig) []Detector {
 		NewMismatch(cfg.Mismatch),
 		NewSharing(cfg.Sharing),
 		NewIsolation(cfg.Isolation),
+		NewMovement(),
+		NewSpend(cfg.Spend),
+		NewUnallocated(cfg.Unallocated),
+		NewUnknownUse(cfg.UnknownUse),
 		NewDrainedOccupied(),
 		NewUnusual(),
 	}

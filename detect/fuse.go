@@ -37,9 +37,9 @@ const (
 	kinds
 )
 
-// watched is what is unusual about one reading lately: the nats above the floor, as a
+// fusedReading is what is unusual about one reading lately: the nats above the floor, as a
 // mean over the window. A single odd minute is thinned by the usual ones around it.
-type watched struct {
+type fusedReading struct {
 	kind  kind
 	habit *habit
 	odd   *stream.Mean
@@ -49,12 +49,12 @@ type watched struct {
 	usual float64   // what the reading was before
 }
 
-func newWatched(k kind, h *habit) watched {
-	return watched{kind: k, habit: h, usual: math.NaN(), odd: stream.NewMean(fuseWindow, fuseSteps, 2*rateGap)}
+func newFusedReading(k kind, h *habit) fusedReading {
+	return fusedReading{kind: k, habit: h, usual: math.NaN(), odd: stream.NewMean(fuseWindow, fuseSteps, 2*rateGap)}
 }
 
 // add takes up a reading, and reports whether a minute of it is now whole.
-func (w *watched) add(at time.Time, x float64) bool {
+func (w *fusedReading) add(at time.Time, x float64) bool {
 	before := w.habit.mean
 	if _, whole := w.habit.add(at, x); !whole {
 		return false
@@ -81,7 +81,7 @@ func (w *watched) add(at time.Time, x float64) bool {
 }
 
 // settle follows what is usual while nothing is odd, slowly, for the evidence in words.
-func (w *watched) settle(x float64) {
+func (w *fusedReading) settle(x float64) {
 	const part = 1.0 / 60
 	switch {
 	case math.IsNaN(x):
@@ -92,7 +92,7 @@ func (w *watched) settle(x float64) {
 	}
 }
 
-func (w *watched) shift(by time.Duration) {
+func (w *fusedReading) shift(by time.Duration) {
 	shift(by, &w.since, &w.last)
 	w.odd.Shift(by)
 }
@@ -104,7 +104,7 @@ type fused struct {
 }
 
 // fuse sums the strongest reading of each kind, over the strongest kinds.
-func fuse(readings []watched) fused {
+func fuse(readings []fusedReading) fused {
 	var most [kinds]float64
 	for i := range readings {
 		most[readings[i].kind] = max(most[readings[i].kind], readings[i].nats)

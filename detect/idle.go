@@ -19,6 +19,7 @@ type IdleConfig struct {
 	Other    time.Duration // any other; 30 min
 
 	TicketGPUHours float64       // idle GPU-hours of one holder in a day that make it a ticket; 8
+	TicketCost     float64       // or what they cost, in units of the currency; 50
 	ReserveFor     time.Duration // an endpoint that had traffic within it is kept in reserve; 24 h
 }
 
@@ -76,6 +77,9 @@ func NewIdle(cfg IdleConfig) *Idle {
 	if cfg.TicketGPUHours <= 0 {
 		cfg.TicketGPUHours = 8
 	}
+	if cfg.TicketCost <= 0 {
+		cfg.TicketCost = 50
+	}
 	if cfg.ReserveFor <= 0 {
 		cfg.ReserveFor = 24 * time.Hour
 	}
@@ -88,6 +92,9 @@ func (d *Idle) Rule() *rules.Rule { return rules.Get(rules.IDIdleGPU) }
 // Observe judges every GPU that reports its utilization.
 func (d *Idle) Observe(s *collector.Snapshot, report func(Observation)) {
 	d.now = s.Time
+	if s.Money != nil {
+		d.ledger.in(s.Money.Currency)
+	}
 	for i := range s.Endpoints {
 		d.serve(&s.Endpoints[i])
 	}
@@ -133,7 +140,7 @@ func (d *Idle) sample(s *collector.Snapshot, g *collector.GPU, st *idleState, at
 		if st.Idle {
 			longest = dt
 		}
-		d.ledger.add(st.Holder, later(at.Add(-longest), later(st.Since, st.Booked)), at)
+		d.ledger.add(st.Holder, later(at.Add(-longest), later(st.Since, st.Booked)), at, s.Money.PriceOf(g.UUID))
 		st.Booked = at
 	}
 	st.Idle = quiet
@@ -201,15 +208,16 @@ func (d *Idle) limit(g *collector.GPU, st *idleState) time.Duration {
 func (d *Idle) tell(s *collector.Snapshot, g *collector.GPU, st *idleState, report func(Observation)) {
 	o := Observation{Subject: gpuSubject(g.UUID), Cause: st.cause(), GPU: g, Owner: st.Holder}
 	if st.Idle {
-		limit, hours := d.limit(g, st), d.ledger.hours(st.Holder, s.Time)
+		limit := d.limit(g, st)
+		hours, cost := d.ledger.idle(st.Holder, s.Time)
 		o.At = st.Since
 		o.Score = max(s.Time.Sub(st.Since).Seconds()/limit.Seconds(), 1)
 		o.Severity = rules.Info
-		if hours >= d.cfg.TicketGPUHours {
+		if hours >= d.cfg.TicketGPUHours || cost >= d.cfg.TicketCost {
 			o.Severity = rules.Ticket
 		}
 		if s.Time.Sub(st.toldAt) >= time.Minute || o.Severity != st.severity {
-			st.told, st.toldAt, st.severity = d.evidence(s, g, st, limit, hours), s.Time, o.Severity
+			st.told, st.toldAt, st.severity = d.evidence(s, g, st, limit), s.Time, o.Severity
 		}
 		o.Evidence = st.told
 	}
@@ -238,7 +246,7 @@ func (st *idleState) cause() string {
 	return allocatedIdle
 }
 
-func (d *Idle) evidence(s *collector.Snapshot, g *collector.GPU, st *idleState, limit time.Duration, hours float64) Evidence {
+func (d *Idle) evidence(s *collector.Snapshot, g *collector.GPU, st *idleState, limit time.Duration) Evidence {
 	lasted := s.Time.Sub(st.Since)
 	want := limit.Seconds()
 	seen := fmt.Sprintf("GPU under %s busy for %s", percentOf(idleUtilization), span(lasted))
@@ -258,9 +266,16 @@ func (d *Idle) evidence(s *collector.Snapshot, g *collector.GPU, st *idleState, 
 	} else {
 		seen += ", allocated; whether a process has it open is not known"
 	}
+	hours, cost := d.ledger.idle(st.Holder, s.Time)
+	seen = fmt.Sprintf("%s; its holder left %s GPU-hours idle in 24 h", seen, significant(hours, 2))
+	expected := fmt.Sprintf("at work within %s, or released; a ticket from %s idle GPU-hours a day", span(limit), significant(d.cfg.TicketGPUHours, 2))
+	if cost > 0 {
+		seen += ", for " + amount(cost, d.ledger.currency)
+		expected += " or " + amount(d.cfg.TicketCost, d.ledger.currency)
+	}
 	return Evidence{
-		Seen:       fmt.Sprintf("%s; its holder left %s GPU-hours idle in 24 h", seen, significant(hours, 2)),
-		Expected:   fmt.Sprintf("at work within %s, or released; a ticket from %s idle GPU-hours a day", span(limit), significant(d.cfg.TicketGPUHours, 2)),
+		Seen:       seen,
+		Expected:   expected,
 		Observed:   lasted.Seconds(),
 		Want:       &want,
 		Confidence: Certain,

@@ -303,7 +303,8 @@ func TestIdleHoursNeverExceedTheTime(t *testing.T) {
 				}
 				sum := 0.0
 				for _, o := range owners {
-					sum += idle.ledger.hours(o, st.now)
+					hours, _ := idle.ledger.idle(o, st.now)
+					sum += hours
 				}
 				if limit := min(24, st.now.Sub(day).Hours()); sum > limit+1e-6 {
 					t.Fatalf("one GPU, %.2f hours after the start: %.2f GPU-hours idle in 24 h", st.now.Sub(day).Hours(), sum)

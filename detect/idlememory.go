@@ -15,6 +15,7 @@ type idleMemory struct {
 	GPUs      map[string]json.RawMessage `json:"gpus"`
 	Served    []served                   `json:"served"`
 	Ledger    *ledger                    `json:"ledger"`
+	Currency  string                     `json:"currency,omitempty"`  // of what the ledger says it cost
 	Endpoints map[string]*traffic        `json:"endpoints,omitempty"` // of version 1, by URL
 }
 
@@ -26,7 +27,7 @@ type served struct {
 // Save returns how long each GPU has been idle, its power at rest, when endpoints
 // had traffic, and the idle GPU-hours of each holder.
 func (d *Idle) Save() ([]byte, error) {
-	m := idleMemory{Version: 2, GPUs: map[string]json.RawMessage{}, Ledger: d.ledger}
+	m := idleMemory{Version: 2, GPUs: map[string]json.RawMessage{}, Ledger: d.ledger, Currency: d.ledger.currency}
 	for key, t := range d.endpoints {
 		m.Served = append(m.Served, served{key, *t})
 	}
@@ -62,6 +63,7 @@ func (d *Idle) Restore(data []byte) error {
 		return errors.New("its memory has no ledger of idle time")
 	}
 	d.gpus, d.ledger = gpus, m.Ledger
+	d.ledger.currency = m.Currency
 	for url, t := range m.Endpoints {
 		if t != nil {
 			d.endpoints[collector.EndpointKey{URL: url}] = t

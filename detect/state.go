@@ -24,9 +24,9 @@ type engineState struct {
 	Incidents []incidentState              `json:"incidents"`
 	Events    []collector.Event            `json:"events"`
 	Detectors map[rules.ID]json.RawMessage `json:"detectors"`
-	Verdicts  json.RawMessage              `json:"verdicts,omitempty"`
 	Records   map[rules.ID]record          `json:"records,omitempty"`
 	Drained   time.Time                    `json:"drained,omitzero"` // since when the node is
+	Verdicts  json.RawMessage              `json:"verdicts,omitempty"`
 }
 
 type findingState struct {

@@ -24,7 +24,7 @@ type Unusual struct {
 
 // unusualGPU is what is kept of one GPU.
 type unusualGPU struct {
-	readings  [unusualReadings]watched
+	readings  [unusualReadings]fusedReading
 	at        time.Time // of the newest fast reading
 	began     time.Time // of the workload, as far as this process has seen it
 	restarted time.Time // when it last was, in the time that this process has seen
@@ -132,7 +132,7 @@ func (d *Unusual) read(s *collector.Snapshot, g *collector.GPU, st *unusualGPU) 
 			if h == nil {
 				continue // there are more than a node has
 			}
-			*r = newWatched(unusualKinds[i].kind, h)
+			*r = newFusedReading(unusualKinds[i].kind, h)
 		}
 		st.dirty = r.add(st.at, x) || st.dirty
 	}
@@ -150,7 +150,7 @@ func (st *unusualGPU) restart() {
 	st.restarted = st.at
 	for i := range st.readings {
 		if r := &st.readings[i]; r.habit != nil {
-			*r = newWatched(r.kind, r.habit)
+			*r = newFusedReading(r.kind, r.habit)
 		}
 	}
 	st.dirty = true
@@ -187,14 +187,14 @@ func (st *unusualGPU) since() time.Time {
 func (st *unusualGPU) young() bool { return st.strongest()[0].habit.young() }
 
 // strongest returns the readings that take part, the strongest first.
-func (st *unusualGPU) strongest() []*watched {
-	var out []*watched
+func (st *unusualGPU) strongest() []*fusedReading {
+	var out []*fusedReading
 	for i := range st.readings {
 		if st.readings[i].habit != nil {
 			out = append(out, &st.readings[i])
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *watched) int { return cmp.Compare(b.nats, a.nats) })
+	slices.SortStableFunc(out, func(a, b *fusedReading) int { return cmp.Compare(b.nats, a.nats) })
 	return out
 }
 
@@ -229,7 +229,7 @@ func (st *unusualGPU) evidence() Evidence {
 }
 
 // words says what one reading is and usually is.
-func (st *unusualGPU) words(r *watched) string {
+func (st *unusualGPU) words(r *fusedReading) string {
 	for i := range st.readings {
 		if r != &st.readings[i] {
 			continue

@@ -12,23 +12,23 @@ import (
 	"gpuvigil/rules"
 )
 
-// server is a node whose first GPU serves in bursts for a pod. A test changes what it
+// bursty is a node whose first GPU serves in bursts for a pod. A test changes what it
 // does.
-type server struct {
+type bursty struct {
 	*stage
 	rng  *rand.Rand
 	pod  string
 	each func(s *collector.Snapshot, g *collector.GPU, e *collector.Endpoint, w *collector.Workload)
 }
 
-func newServer(t *testing.T) *server {
-	v := &server{stage: newStage(t, DetectorConfig{}, 15*time.Second), rng: rand.New(rand.NewPCG(5, 8)), pod: "nlp/chat-7d8f9c6b54-x2x4z"}
+func newServer(t *testing.T) *bursty {
+	v := &bursty{stage: newStage(t, DetectorConfig{}, 15*time.Second), rng: rand.New(rand.NewPCG(5, 8)), pod: "nlp/chat-7d8f9c6b54-x2x4z"}
 	v.each = func(*collector.Snapshot, *collector.GPU, *collector.Endpoint, *collector.Workload) {}
 	v.set = v.snapshot
 	return v
 }
 
-func (v *server) snapshot(s *collector.Snapshot) {
+func (v *bursty) snapshot(s *collector.Snapshot) {
 	who := collector.Owner{Kind: "pod", ID: v.pod}
 	s.Workloads = []collector.Workload{{Owner: who, Stage: "inference", Readings: collector.NewReadings(metric.Workload)}}
 	w := &s.Workloads[0]
@@ -49,7 +49,7 @@ func (v *server) snapshot(s *collector.Snapshot) {
 
 func gib(n float64) float64 { return n * (1 << 30) }
 
-func runaway(_ *collector.Snapshot, g *collector.GPU, _ *collector.Endpoint, w *collector.Workload) {
+func runsAway(_ *collector.Snapshot, g *collector.GPU, _ *collector.Endpoint, w *collector.Workload) {
 	g.Set(metric.Utilization, 0.99)
 	g.Set(metric.PowerDraw, 420)
 	g.Set(metric.MemoryUsed, gib(48))
@@ -60,7 +60,7 @@ func TestRunawayIsOneFindingOfAllItsReadings(t *testing.T) {
 	v := newServer(t)
 	v.run(30 * time.Hour)
 	v.silent("a server that works as usual")
-	v.each = runaway
+	v.each = runsAway
 	began := v.now
 	v.run(45 * time.Minute)
 	f := v.fires(rules.IDUnusual)
@@ -117,7 +117,7 @@ func TestReplacedPodAndRestartAreNoChange(t *testing.T) {
 	v.restart()
 	v.run(3 * time.Hour)
 	v.silent("a pod that was replaced, and a restart of the agent")
-	v.each = runaway
+	v.each = runsAway
 	v.run(45 * time.Minute)
 	v.fires(rules.IDUnusual)
 }
@@ -127,7 +127,7 @@ func TestReplacedPodAndRestartAreNoChange(t *testing.T) {
 func TestAnotherJobAndAWarmUpAreNoFinding(t *testing.T) {
 	v := newServer(t)
 	v.run(30 * time.Hour)
-	v.pod, v.each = "vision/train-0", runaway
+	v.pod, v.each = "vision/train-0", runsAway
 	v.run(5 * time.Hour)
 	v.pod = "nlp/chat-7d8f9c6b54-x2x4z"
 	v.each = func(*collector.Snapshot, *collector.GPU, *collector.Endpoint, *collector.Workload) {}
@@ -147,7 +147,7 @@ func TestYoungHabitsAreInformation(t *testing.T) {
 	v := newServer(t)
 	v.run(8 * time.Hour)
 	v.silent("the first hours")
-	v.each = runaway
+	v.each = runsAway
 	v.run(45 * time.Minute)
 	f := v.fires(rules.IDUnusual)
 	if f.Severity != rules.Info || f.Evidence.Confidence != Young || !strings.HasSuffix(f.Evidence.Why, "less than a day of history") {
@@ -159,7 +159,7 @@ func TestAFleetNeedsStrongerEvidence(t *testing.T) {
 	v := newServer(t)
 	v.e = NewEngine(Config{Node: "n1", Budget: Budget{GPUs: 1_000_000}}, Detectors(v.cfg))
 	v.run(30 * time.Hour)
-	v.each = runaway
+	v.each = runsAway
 	v.run(45 * time.Minute)
 	if f := v.finding(rules.IDUnusual, "gpu:GPU-0"); f == nil || f.State != Pending {
 		t.Errorf("among a million GPUs it is %+v, want pending", f)
@@ -167,16 +167,16 @@ func TestAFleetNeedsStrongerEvidence(t *testing.T) {
 }
 
 func TestFuseCountsEachKindOnce(t *testing.T) {
-	reading := func(k kind, nats float64) watched { return watched{kind: k, nats: nats} }
+	reading := func(k kind, nats float64) fusedReading { return fusedReading{kind: k, nats: nats} }
 	for name, c := range map[string]struct {
-		readings []watched
+		readings []fusedReading
 		want     fused
 	}{
 		"nothing":                 {nil, fused{}},
-		"one reading":             {[]watched{reading(ofMemory, 9)}, fused{9, 0}},
-		"two of one kind":         {[]watched{reading(ofCompute, 3), reading(ofCompute, 4)}, fused{4, 0}},
-		"two kinds":               {[]watched{reading(ofCompute, 3), reading(ofOwner, 4)}, fused{7, 3}},
-		"the strongest four only": {[]watched{reading(ofCompute, 1), reading(ofMemory, 2), reading(ofTraffic, 3), reading(ofOwner, 4), reading(ofDemand, 5), reading(ofEfficiency, 6)}, fused{18, 5}},
+		"one reading":             {[]fusedReading{reading(ofMemory, 9)}, fused{9, 0}},
+		"two of one kind":         {[]fusedReading{reading(ofCompute, 3), reading(ofCompute, 4)}, fused{4, 0}},
+		"two kinds":               {[]fusedReading{reading(ofCompute, 3), reading(ofOwner, 4)}, fused{7, 3}},
+		"the strongest four only": {[]fusedReading{reading(ofCompute, 1), reading(ofMemory, 2), reading(ofTraffic, 3), reading(ofOwner, 4), reading(ofDemand, 5), reading(ofEfficiency, 6)}, fused{18, 5}},
 	} {
 		if got := fuse(c.readings); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)

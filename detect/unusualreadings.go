@@ -55,7 +55,7 @@ var unusualKinds = [unusualReadings]struct {
 func watts(w float64) string     { return strconv.FormatFloat(w, 'f', 0, 64) + " W" }
 func perSecond(b float64) string { return gibibytes(b) + "/s" }
 func plain(x float64) string     { return significant(x, 3) }
-func per(a, b float64) float64  { return orAbsent(a/b, b > 0) }
+func per(a, b float64) float64   { return orAbsent(a/b, b > 0) }
 func sum(values ...float64) float64 { // of those that are there
 	total, any := 0.0, false
 	for _, x := range values {

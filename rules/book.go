@@ -20,6 +20,10 @@ const (
 	IDIdleGPU        ID = "idle_gpu"
 	IDThrottledGPU   ID = "throttled_gpu"
 	IDVersionChanged ID = "version_changed"
+	IDDataMovement   ID = "data_movement"
+	IDSpend          ID = "spend"
+	IDUnallocated    ID = "unallocated_compute"
+	IDUnknownUse     ID = "unknown_use"
 
 	IDVersionMismatch ID = "version_mismatch"
 	IDHiddenSharing   ID = "hidden_sharing"
@@ -129,7 +133,7 @@ var book = []*Rule{
 		Title:    "GPU held but idle",
 		Severity: Ticket,
 		Meaning: "Somebody holds the GPU and does next to nothing with it, so nobody else can use it and it costs as much as a busy one. " +
-			"It becomes a ticket once its holder has left more than eight GPU-hours idle within a day.",
+			"It becomes a ticket once its holder has left more than eight GPU-hours idle within a day, or GPU time for more than 50 units of the currency.",
 		Action: "Ask the holder to release the GPU, or to find out what the job waits for.",
 		Unit:   "seconds",
 		Hold:   5 * time.Minute,
@@ -201,6 +205,57 @@ var book = []*Rule{
 		Hold:    30 * time.Minute,
 		Watch:   []*metric.Def{metric.ProcessCount, metric.ConfidentialComputing},
 		Runbook: "isolation",
+	},
+	{
+		ID:       IDDataMovement,
+		Title:    "Unusual data movement",
+		Severity: Ticket,
+		Meaning: "An owner moved far more over its network than it ever does, and is connected to a public network that workloads of its kind were never connected to: " +
+			"in one hour, or little by little over hours. Movement that is only unusual is information.",
+		Action:  "Ask the owner where the data goes; if he cannot tell, cut off the workload's egress and keep it for the security team.",
+		Unit:    "bytes",
+		Hold:    15 * time.Minute,
+		Watch:   []*metric.Def{metric.Utilization, metric.PowerDraw},
+		Runbook: "data_movement",
+	},
+	{
+		ID:       IDSpend,
+		Title:    "Spending beyond plan or without output",
+		Severity: Ticket,
+		Meaning: "A team's budget of the month will not last, its spending has run away, a workload costs more than was declared for it, " +
+			"or GPU time is paid for that yields much less work than it did, or none.",
+		Action: "Ask the team whether it is planned; if not, stop what runs away, and restart what makes no progress from its checkpoint.",
+		Unit:   "money or seconds",
+		Hold:   15 * time.Minute,
+		// A job that hangs or has stalled explains why nothing comes of it.
+		HiddenBy: []ID{IDJobHung, IDJobStalled},
+		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw},
+		Runbook:  "spend",
+	},
+	{
+		ID:       IDUnallocated,
+		Title:    "Unallocated sustained compute",
+		Severity: Ticket,
+		Meaning: "A GPU that was given to nobody computes steadily for half an hour: somebody uses it outside of the scheduler. " +
+			"The next workload that is given the GPU will share it without knowing.",
+		Action:   "Find out whose the process is, and have it go through the scheduler; end it if nobody knows it.",
+		Unit:     "seconds",
+		Hold:     5 * time.Minute,
+		HiddenBy: []ID{IDXid, IDGPULost},
+		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUtilization},
+		Runbook:  "unallocated_compute",
+	},
+	{
+		ID:       IDUnknownUse,
+		Title:    "Unknown use of a GPU",
+		Severity: Ticket,
+		Meaning: "A process by a name, or a user, that was never seen on the node's GPUs in the weeks that it was watched. " +
+			"It is information, and a ticket on a pool whose use is declared to be controlled.",
+		Action:  "On a controlled pool: find out who started it and whether that was approved.",
+		Unit:    "processes",
+		Hold:    15 * time.Minute,
+		Watch:   []*metric.Def{metric.Utilization, metric.MemoryUsed},
+		Runbook: "unknown_use",
 	},
 	{
 		ID:       IDDrainedOccupied,

@@ -83,6 +83,13 @@ func agentAlerts(o Options) []promCase {
 	up := func(job, instance string, v float64) series {
 		return series{fmt.Sprintf("up{job=%q,instance=%q}", job, instance), v, 0, 20}
 	}
+	low := func(instance string) string {
+		if instance == "" {
+			return metric.TeamProjection.Name + `{bound="low"}`
+		}
+		return strings.Replace(scraped(metric.TeamProjection.Series("nlp", "USD", "low")), "n1:9400", instance, 1)
+	}
+	budget := series{scraped(metric.TeamBudget.Series("nlp", "USD")), 100, 0, 90}
 	return []promCase{
 		{
 			rule: o.metaAlert("VigilAgentDown", fmt.Sprintf("up{%s} == 0", agents), 5*time.Minute, Ticket,
@@ -114,6 +121,16 @@ func agentAlerts(o Options) []promCase {
 				"Look in the log of `gpuvigil fleet` for the last error; check its token or account, and the network to the scheduler."),
 			firing: []series{{scraped(metric.SchedulerUp.Series("slurm")), 0, 0, 30}}, silent: []series{{scraped(metric.SchedulerUp.Series("slurm")), 1, 0, 30}}, at: 20 * time.Minute,
 			labels: map[string]string{"severity": "ticket", "scheduler": "slurm", "instance": "n1:9400"},
+		},
+		{
+			// A node knows its own part of a team's month only. That each node's low bound is
+			// exceeded in nine of ten months makes their sum no less sure.
+			rule: o.metaAlert("VigilBudgetWillNotLast", fmt.Sprintf("sum by (team, currency) (%s) > on (team, currency) max by (team, currency) (%s)", low(""), metric.TeamBudget), time.Hour, Ticket,
+				"The GPU budget of {{ $labels.team }} will not last for the month",
+				"What the team will have spent at the month's end, on all nodes together, is above its budget even at the low end of the projection.",
+				"Run `gpuvigil report budget` for the interval; ask the team whether it is planned."),
+			firing: []series{{low("n1:9400"), 60, 0, 90}, {low("n2:9400"), 60, 0, 90}, budget}, silent: []series{{low("n1:9400"), 60, 0, 90}, budget}, at: 80 * time.Minute,
+			labels: map[string]string{"severity": "ticket", "team": "nlp", "currency": "USD"},
 		},
 		{
 			rule: o.metaAlert("VigilConfigReloadFailed", fmt.Sprintf("%s == 0", metric.ConfigReloadSuccess), 5*time.Minute, Ticket,

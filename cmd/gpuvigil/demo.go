@@ -74,7 +74,7 @@ func (d *demo) replay(p *pipeline) {
 	var last *collector.Snapshot
 	for part := range d.node.Prelude(preludeStep) {
 		last = past.Snapshot(part)
-		p.engine.Observe(last)
+		p.engine.Observe(p.withMoney(last))
 		if last.Time.After(booked) {
 			p.ledger.Observe(last)
 		}

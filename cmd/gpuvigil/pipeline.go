@@ -177,7 +177,7 @@ func (p *pipeline) run(ctx context.Context) error {
 // before the state is handed to the recorder, so that the transaction which holds
 // a finding also holds its message.
 func (p *pipeline) observe(s *collector.Snapshot) {
-	incidents := p.engine.Observe(s)
+	incidents := p.engine.Observe(p.withMoney(s))
 	p.outbox.Take(incidents)
 	p.ledger.Observe(s)
 	// Also when the clock was set: after a crash nobody would know that what lies
@@ -185,6 +185,13 @@ func (p *pipeline) observe(s *collector.Snapshot) {
 	if age := s.Time.Sub(p.recorded); len(incidents) > 0 || age >= saveEvery || age < 0 || s.Step != 0 {
 		p.record(s)
 	}
+}
+
+// withMoney returns the snapshot with what the ledger had booked before it.
+func (p *pipeline) withMoney(s *collector.Snapshot) *collector.Snapshot {
+	seen := *s
+	seen.Money = p.ledger.Money()
+	return &seen
 }
 
 func (p *pipeline) record(s *collector.Snapshot) {
@@ -351,9 +358,11 @@ func detectors(cfg *config.Config) detect.DetectorConfig {
 		Idle: detect.IdleConfig{
 			Training: time.Duration(c.IdleAfterTraining), Notebook: time.Duration(c.IdleAfterNotebook), Other: time.Duration(c.IdleAfter),
 		},
-		Mismatch:  detect.MismatchConfig{Approved: cfg.Versions.Approved, KnownBad: bad},
-		Sharing:   detect.SharingConfig{Allowed: c.SharingAllowed},
-		Isolation: detect.IsolationConfig{Controlled: cfg.Change == config.Controlled},
+		Mismatch:    detect.MismatchConfig{Approved: cfg.Versions.Approved, KnownBad: bad},
+		Sharing:     detect.SharingConfig{Allowed: c.SharingAllowed},
+		Isolation:   detect.IsolationConfig{Controlled: cfg.Change == config.Controlled},
+		Spend:       detect.SpendConfig{CapLabel: c.CostCapLabel},
+		Unallocated: detect.UnallocatedConfig{Allowed: c.UnallocatedAllowed},
 	}
 }
 

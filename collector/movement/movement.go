@@ -143,8 +143,10 @@ func (s *scene) workload(o *owned, snap *collector.Snapshot) collector.Workload 
 	f.gpus(snap)
 	f.tally.report(w.Readings)
 	w.Caveats = f.sortedCaveats()
+	public := f.publicAddresses()
+	w.Networks = networks(public)
 	if s.cfg.Addresses {
-		w.Remotes = f.publicAddresses()
+		w.Remotes = public[:min(len(public), maxEvidence)]
 	}
 	w.Stamp(metric.Slow, time.Now())
 	return w

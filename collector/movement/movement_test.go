@@ -213,8 +213,12 @@ func TestRemotes(t *testing.T) {
 	}
 
 	n.source.cfg.Addresses = false
-	if got := n.sample()[pod.String()].Remotes; got != nil {
+	w = n.sample()[pod.String()]
+	if got := w.Remotes; got != nil {
 		t.Errorf("addresses are kept although nobody allowed it: %v", got)
+	}
+	if got := fmt.Sprint(w.Networks); got != "[1.1.0.0/16 8.8.0.0/16 2606:4700::/32]" {
+		t.Errorf("the networks that it is connected to are %s", got)
 	}
 
 	n.file("proc/100/net/tcp", tcp+"nonsense\n")
@@ -227,6 +231,20 @@ func TestRemotes(t *testing.T) {
 	w = n.sample()[pod.String()]
 	n.is(w, metric.WorkloadRemotes, 0, absent)
 	n.says(w, "remotes", "too_large")
+}
+
+func TestNetworksOfVeryMany(t *testing.T) {
+	var all []netip.Addr
+	for i := range 3000 {
+		all = append(all, netip.AddrFrom4([4]byte{byte(1 + i/200), byte(i % 200), 1, 1}))
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	if got := networks(all); len(got) != maxNetworks || !slices.IsSortedFunc(got, netip.Prefix.Compare) {
+		t.Errorf("of 3,000 networks %d are told, want the first %d in order", len(got), maxNetworks)
+	}
+	if got := networks(nil); got != nil {
+		t.Errorf("without addresses there are networks: %v", got)
+	}
 }
 
 // socket writes a line of net/tcp or net/tcp6.

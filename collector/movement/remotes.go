@@ -124,8 +124,8 @@ func (f *facts) countRemotes() {
 	}
 }
 
-// publicAddresses returns some of the public addresses, in order; none where the
-// network is not the owner's own.
+// publicAddresses returns the public addresses, in order; none where the network is not
+// the owner's own.
 func (f *facts) publicAddresses() []netip.Addr {
 	if !f.readings.Has(metric.WorkloadRemotes) {
 		return nil
@@ -137,5 +137,31 @@ func (f *facts) publicAddresses() []netip.Addr {
 		}
 	}
 	slices.SortFunc(out, netip.Addr.Compare)
-	return out[:min(len(out), maxEvidence)]
+	return out
+}
+
+const (
+	networkOfIPv4 = 16 // bits: providers move services within such a network
+	networkOfIPv6 = 32 // what a provider is given by its registry
+	maxNetworks   = 256
+)
+
+// networks returns the networks of addresses that are in order, likewise in order; of
+// very many the first ones.
+func networks(addresses []netip.Addr) []netip.Prefix {
+	var out []netip.Prefix
+	for _, a := range addresses {
+		bits := networkOfIPv6
+		if a.Is4() {
+			bits = networkOfIPv4
+		}
+		p := netip.PrefixFrom(a.WithZone(""), bits).Masked()
+		if len(out) == 0 || out[len(out)-1] != p {
+			if len(out) == maxNetworks {
+				break
+			}
+			out = append(out, p)
+		}
+	}
+	return out
 }

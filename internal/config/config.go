@@ -129,6 +129,9 @@ type Detect struct {
 	IdleAfterTraining Duration `yaml:"idle_after_training"` // for batch jobs
 	IdleAfterNotebook Duration `yaml:"idle_after_notebook"` // for notebooks
 	SharingAllowed    []string `yaml:"sharing_allowed"`     // globs of names of processes that may be on anybody's GPU
+
+	CostCapLabel       string   `yaml:"cost_cap_label"`      // of a pod, in kubernetes.pod_labels: what it may cost on a node; empty: nobody says
+	UnallocatedAllowed []string `yaml:"unallocated_allowed"` // owners, as kind:id, who may compute on GPUs that were given to nobody
 }
 
 // Rule overrides a rule's defaults. What is not given stays.
@@ -349,6 +352,8 @@ func (c *Config) check(said []mistake) []mistake {
 	atLeast("detect.idle_after", c.Detect.IdleAfter, time.Minute)
 	atLeast("detect.idle_after_training", c.Detect.IdleAfterTraining, time.Minute)
 	atLeast("detect.idle_after_notebook", c.Detect.IdleAfterNotebook, time.Minute)
+
+	c.checkDetect(fail)
 
 	for key, name := range map[string]string{"node": c.Node, "cluster": c.Cluster} {
 		if !plainName(name) {

@@ -85,6 +85,7 @@ type Ledger struct {
 	freshWork, writingWork workHours // as fresh and writing
 	daily                  daily
 	began                  time.Time // the first hour that is known
+	told                   *collector.Money
 }
 
 // span is an hour and the currency of money in it: what was booked before a change of
@@ -184,6 +185,9 @@ func (l *Ledger) Observe(s *collector.Snapshot) {
 		}
 	}
 	l.observeWork(s)
+	if age := l.now.Sub(l.toldAt()); age >= toldEvery || age < 0 {
+		l.tell()
+	}
 }
 
 // observe books one GPU's time.

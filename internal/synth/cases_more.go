@@ -88,7 +88,8 @@ func moneyFaults() []*Case {
 			Rules: []rules.ID{"spend"}, Also: []rules.ID{"job_hung", "job_stalled", "slow_training"}, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.silent = true }),
 		ill(Case{Name: "server answers nobody", Effect: "a server keeps 4 GPUs at 98 %, and no request ends or makes a token", Life: ChatStage,
-			Rules: []rules.ID{"spend", "queueing", "job_hung", "job_stalled"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use"}, Warm: 24 * time.Hour, Lasts: 3 * time.Hour},
+			Rules: []rules.ID{"spend", "queueing", "job_hung", "job_stalled"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use"}, Warm: 24 * time.Hour, Lasts: 3 * time.Hour,
+			Gap: "a queue that makes no token is taken for a relic, and only jobs are held against their progress"},
 			func(_ *Node, t *tenant) { t.woes.silent = true }),
 	}
 }

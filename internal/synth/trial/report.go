@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -81,12 +82,21 @@ func (row *Row) add(one *Result) {
 	}
 }
 
+// Right is the share of the time in which GPUs of which a verdict is true are given it.
+func (r *Report) Right(truth string) float64 {
+	total := 0
+	for _, n := range r.Verdicts[truth] {
+		total += n
+	}
+	return float64(r.Verdicts[truth][truth]) / float64(max(1, total))
+}
+
 // told lists the rules that told of a case, in the order of the rule book, with how
 // often.
-func (row *Row) told(of []rules.ID) string {
+func (row *Row) told() string {
 	var out []string
 	for _, r := range rules.All() {
-		if n := row.By[r.ID]; n > 0 && (of == nil || slices.Contains(of, r.ID)) {
+		if n := row.By[r.ID]; n > 0 {
 			out = append(out, fmt.Sprintf("%s %d", r.ID, n))
 		}
 	}
@@ -104,14 +114,14 @@ func (r *Report) Write(w io.Writer) error {
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		if !row.Case.Healthy() {
-			p.printf("| %s | %s | %d of %d | %s | %s |\n", row.Case.Name, row.Case.Effect, row.Found, row.Trials, row.delays(), row.told(nil))
+			p.printf("| %s | %s | %d of %d | %s | %s |\n", row.Case.Name, row.Case.Effect, row.Found, row.Trials, row.delays(), cmp.Or(row.told(), row.Case.Gap))
 		}
 	}
 	p.printf("\n| look-alike | what it is | false tickets, pages | told by |\n| --- | --- | --- | --- |\n")
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		if row.Case.Healthy() {
-			p.printf("| %s | %s | %d, %d | %s |\n", row.Case.Name, row.Case.Effect, row.False[rules.Ticket], row.False[rules.Page], row.told(nil))
+			p.printf("| %s | %s | %d, %d | %s |\n", row.Case.Name, row.Case.Effect, row.False[rules.Ticket], row.False[rules.Page], row.told())
 		}
 	}
 	if len(r.Verdicts) > 0 {

@@ -6,6 +6,7 @@ package trial
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,9 +35,8 @@ const tail = 90 * time.Minute
 type Result struct {
 	Case *synth.Case
 	backtest.Judgement
-	Watched  time.Duration // times GPUs
-	Verdicts map[string]int
-	Asked    int // GPU-minutes in which a verdict was asked for
+	Watched  time.Duration  // times GPUs
+	Verdicts map[string]int // of the GPUs concerned, in the second half of the case, by snapshots
 }
 
 // engineFor returns an engine as a real agent has it.
@@ -93,7 +93,13 @@ func observe(n *synth.Node, w *backtest.Watch, o Options) error {
 }
 
 // ask notes the verdicts of the GPUs concerned.
-func (r *Result) ask(*detect.View, []string) {}
+func (r *Result) ask(v *detect.View, gpus []string) {
+	for i := range v.Verdicts {
+		if slices.Contains(gpus, v.Verdicts[i].GPU) {
+			r.Verdicts[string(v.Verdicts[i].Name)]++
+		}
+	}
+}
 
 // Cases runs all cases, each so many times, and returns the results in the order of
 // the cases. The same options give the same results.

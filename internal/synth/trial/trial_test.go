@@ -41,11 +41,19 @@ func TestFaultsAreFound(t *testing.T) {
 	r := Sum(results)
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		if row.Found < row.Truths {
-			t.Errorf("%s (%s) was missed in %d of %d trials; told by %q", row.Case.Name, row.Case.Effect, row.Truths-row.Found, row.Truths, row.told(nil))
+		switch gap := row.Case.Gap != ""; {
+		case gap && row.Found == row.Truths:
+			t.Errorf("%s is found now: it is no gap any more", row.Case.Name)
+		case !gap && row.Found < row.Truths:
+			t.Errorf("%s (%s) was missed in %d of %d trials; told by %q", row.Case.Name, row.Case.Effect, row.Truths-row.Found, row.Truths, row.told())
 		}
 		for _, seen := range row.Seen {
 			t.Errorf("%s (%s): people were told of what was nothing: %s", row.Case.Name, row.Case.Effect, seen)
+		}
+	}
+	for truth, told := range r.Verdicts {
+		if right := r.Right(truth); right < 0.9 {
+			t.Errorf("GPUs that are %s are called so in %.0f %% of the time: %v", truth, 100*right, told)
 		}
 	}
 	if f1 := r.All.F1(); f1 < 0.95 {
