@@ -72,11 +72,11 @@ func (d *Sharing) allotted(s *collector.Snapshot) bool {
 	return s.Node.Value(metric.AllocationsKnown) == 1 && !(s.Node.Value(metric.AllocationsUnresolved) > 0)
 }
 
-// outside reports whether somebody uses a device that a scheduler of the node has not
-// given them.
+// outside reports whether somebody uses a device that a scheduler of the node has given
+// to somebody else.
 func (d *Sharing) outside(s *collector.Snapshot, g *collector.GPU, given []collector.Allocation, t *tenant) bool {
-	if len(d.givers) == 0 || !d.allotted(s) || wasGiven(given, t.owner) {
-		return false
+	if len(given) == 0 || !d.allotted(s) || wasGiven(given, t.owner) {
+		return false // a device that was given to nobody is no business of this rule
 	}
 	if given := giver(t.owner.Kind); given != "other" && d.givers[given].IsZero() {
 		return false // Slurm jobs beside Kubernetes, or the other way: nobody tells what that one gives
@@ -100,7 +100,7 @@ func (d *Sharing) hidden(s *collector.Snapshot, given []collector.Allocation, de
 	case len(given) > 0 && d.allotted(s):
 		return false // both were given it, or one is outside
 	case len(d.givers) > 0 && d.allotted(s):
-		return false // both are outside
+		return false // it was given to nobody: use of it is unallocated
 	}
 	// A scheduler gives devices to owners of one kind, perhaps in shares. What it gave
 	// is not known here.
