@@ -29,6 +29,10 @@ func Detectors(cfg DetectorConfig) []Detector {
 		NewSXid(cfg.SXid),
 		NewSaturated(cfg.Saturated),
 		NewIdle(cfg.Idle),
+		NewHotGPU(),
+		NewMemoryLeak(),
+		NewStraggler(),
+		NewSlowTraining(),
 		NewVersion(cfg.Version),
 	}
 }

@@ -1,0 +1,181 @@
+package detect
+
+import (
+	"math"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/detect/stream"
+	"gpuvigil/internal/metric"
+)
+
+// paceLaw is for the logarithm of a step's time: a tenth more is 0.095. What a
+// workload tells is a mean of five minutes, so a pause shows for as long.
+var paceLaw = stream.RiseLaw{Slack: 0.05, Sigmas: 1.5, Least: 0.08, Limit: 0.4, Clip: 0.3, Young: 30, Memory: 12 * 60}
+
+const (
+	paceMost   = 128                // workloads and endpoints whose pace is kept
+	paceKept   = 7 * 24 * time.Hour // without a sign of life
+	pacePause  = 0.7                // in logarithms: twice as slow is a pause, not a pace
+	alikeLoad  = 0.3                // of the usual number of running requests: endpoints are compared at it
+	loadMemory = 12 * 60            // minutes
+)
+
+// pace is how long a unit of work takes, held against what is usual for whoever does it.
+type pace struct {
+	Rise    stream.Rise `json:"rise"`
+	Signal  int         `json:"signal"` // which of paceSignals it is by
+	Seen    time.Time   `json:"seen"`
+	Began   time.Time   `json:"began,omitzero"` // when the work slowed down
+	Running float64     `json:"running,omitempty"`
+	Minutes int         `json:"minutes,omitempty"` // that Running is over
+
+	at     time.Time
+	mean   meanOf
+	load   meanOf
+	now    float64 // of the newest minute, in seconds for each unit; NaN if there is none
+	tokens float64
+}
+
+// paceSignals are what tells the pace of a training, from the best. All but the first
+// are rates.
+var paceSignals = [...]struct {
+	row  *metric.Def
+	unit string
+}{
+	{metric.WorkloadStepTime, "step"}, {metric.WorkloadStepRate, "step"}, {metric.WorkloadSampleRate, "sample"}, {metric.WorkloadTokenRate, "token"},
+}
+
+// add takes up what a training tells of itself.
+func (p *pace) add(l *collector.Workload) {
+	at := l.SampledAt(metric.Slow)
+	if at.IsZero() || at.Equal(p.at) {
+		return
+	}
+	p.at = at
+	for i, sig := range paceSignals {
+		x := l.Value(sig.row)
+		if !(x > 0) {
+			continue
+		}
+		if i > 0 {
+			x = 1 / x
+		}
+		if i != p.Signal { // it tells something else now: another scale
+			*p = pace{Signal: i, at: at, tokens: math.NaN()}
+		}
+		p.mean.add(x)
+		return
+	}
+}
+
+// serve takes up what an inference server does: how long a token of one request takes.
+func (p *pace) serve(e *collector.Endpoint) {
+	at, tokens, running := e.SampledAt(metric.Fast), e.Value(metric.GeneratedTokens), e.Value(metric.RequestsRunning)
+	if at.IsZero() || at.Equal(p.at) {
+		return
+	}
+	if made, took := tokens-p.tokens, at.Sub(p.at).Seconds(); made > 0 && running >= 1 && took > 0 && took <= sampleGap.Seconds() {
+		p.mean.add(took * running / made)
+		p.load.add(running)
+	}
+	p.at, p.tokens = at, tokens
+}
+
+// end judges the minute that is over, and reports whether there was anything to judge.
+func (p *pace) end(now time.Time) bool {
+	load, known := p.load.take(), true
+	if p.now = p.mean.take(); math.IsNaN(p.now) {
+		return false
+	}
+	p.Seen = now
+	if !math.IsNaN(load) {
+		p.Minutes = min(p.Minutes+1, loadMemory)
+		if p.Minutes == 1 {
+			p.Running = load
+		}
+		known = math.Abs(load-p.Running) <= alikeLoad*p.Running
+		p.Running += (load - p.Running) / float64(p.Minutes)
+	}
+	x := math.Log(p.now)
+	if p.Rise.Known(&paceLaw) && x-p.Rise.Usual() > pacePause || !known {
+		return false
+	}
+	p.Rise.Add(&paceLaw, x)
+	switch {
+	case p.Rise.Lasting() == 0:
+		p.Began = time.Time{}
+	case p.Began.IsZero():
+		p.Began = now
+	}
+	return p.Rise.Known(&paceLaw)
+}
+
+// slower is by which share of the usual time a unit of work takes longer.
+func (p *pace) slower() float64 { return math.Exp(p.Rise.Recent()) - 1 }
+
+func (p *pace) usual() float64 { return math.Exp(p.Rise.Usual()) }
+
+func (p *pace) unit() string { return paceSignals[p.Signal].unit }
+
+func (p *pace) shift(by time.Duration) { shift(by, &p.Seen, &p.Began, &p.at) }
+
+// paces are those of all workloads, by owner.
+type paces struct {
+	of    map[collector.Owner]*pace
+	order []collector.Owner
+}
+
+func newPaces() paces { return paces{of: map[collector.Owner]*pace{}} }
+
+// get returns an owner's pace, nil if there is no room for it: what has not been
+// seen for a week, or else nothing, gives way.
+func (ps *paces) get(o collector.Owner, now time.Time) *pace {
+	p := ps.of[o]
+	if p != nil {
+		return p
+	}
+	if len(ps.order) >= paceMost {
+		kept := ps.order[:0]
+		for _, o := range ps.order {
+			if now.Sub(ps.of[o].Seen) < paceKept {
+				kept = append(kept, o)
+			} else {
+				delete(ps.of, o)
+			}
+		}
+		if ps.order = kept; len(kept) >= paceMost {
+			return nil
+		}
+	}
+	p = &pace{now: math.NaN(), tokens: math.NaN()}
+	ps.of[o] = p
+	ps.order = append(ps.order, o)
+	return p
+}
+
+type paceOf struct {
+	Owner collector.Owner `json:"owner"`
+	Pace  *pace           `json:"pace"`
+}
+
+func (ps *paces) save() []paceOf {
+	out := []paceOf{}
+	for _, o := range ps.order {
+		out = append(out, paceOf{o, ps.of[o]})
+	}
+	return out
+}
+
+func (ps *paces) restore(saved []paceOf) {
+	*ps = newPaces()
+	for _, k := range saved {
+		p := k.Pace
+		if p == nil || p.Signal < 0 || p.Signal >= len(paceSignals) || ps.of[k.Owner] != nil || len(ps.order) >= paceMost {
+			continue
+		}
+		p.now, p.tokens = math.NaN(), math.NaN()
+		ps.of[k.Owner] = p
+		ps.order = append(ps.order, k.Owner)
+	}
+}
