@@ -77,6 +77,10 @@ type Observation struct {
 	// State says whether the rule's plain state holds, with or without a reason to
 	// tell anybody. It is exported for rules with Rule.State.
 	State bool
+	// Surprise says how rare a statistical observation is: minus the logarithm, in
+	// nats, of how many findings as strong a healthy subject gives in a week. 0 says
+	// that nothing is statistical about it.
+	Surprise float64
 	// At is when what was seen happened, for point events; zero means the
 	// snapshot's time. A condition that began before now gives its beginning.
 	At time.Time

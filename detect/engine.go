@@ -152,7 +152,7 @@ func (e *Engine) take(w *watcher, o *Observation) {
 
 func (o *Observation) valid() bool {
 	finite := func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
-	return finite(o.Score) && o.Score >= 0 && finite(o.Evidence.Observed) && (o.Evidence.Want == nil || finite(*o.Evidence.Want)) &&
+	return finite(o.Score) && o.Score >= 0 && finite(o.Surprise) && finite(o.Evidence.Observed) && (o.Evidence.Want == nil || finite(*o.Evidence.Want)) &&
 		o.Subject.Kind != "" && o.Subject.ID != ""
 }
 

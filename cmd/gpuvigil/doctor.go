@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -224,14 +225,22 @@ func doctorTiers(c *config.Config) []diagnosis {
 // doctorTracing tells whether other users' processes may be looked into, which takes
 // both the right and the wish to.
 func doctorTracing(c *config.Config) diagnosis {
+	_, err := os.ReadFile(filepath.Join(c.Host.ProcFS, "1", "io"))
+	return tracing(err, c.Inventory.Runtimes)
+}
+
+// tracing judges by how looking into the first process ended.
+func tracing(err error, wanted bool) diagnosis {
 	const buys = "which libraries and frameworks GPU processes have loaded, with versions; the ports at which they listen; their I/O"
 	d := diagnosis{what: "tier 3: ptrace-level reads"}
-	_, err := os.ReadFile(filepath.Join(c.Host.ProcFS, "1", "io"))
-	switch wanted := c.Inventory.Runtimes; {
+	switch {
 	case err == nil && wanted:
 		d.ok, d.found = true, "this user can read other users' processes, and does (inventory.runtimes)"
 	case err == nil:
 		d.found, d.advice = "this user could read other users' processes, but inventory.runtimes is off", "set inventory.runtimes: true to see "+buys
+	case !errors.Is(err, fs.ErrPermission):
+		d.found = fmt.Sprintf("cannot tell whether this user can read other users' processes: %v", err)
+		d.advice = "check host.procfs: process 1 is looked at there"
 	case wanted:
 		d.found, d.advice = "inventory.runtimes is on, but without CAP_SYS_PTRACE only this user's own processes are read", "give CAP_SYS_PTRACE to see of all: "+buys
 	default:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,17 +62,18 @@ func TestInventoryWithoutAnAgent(t *testing.T) {
 }
 
 func TestDoctorSaysWhatTracingBuys(t *testing.T) {
-	c := config.Default()
-	c.Host.ProcFS = t.TempDir()
-	off := doctorTracing(c)
-	c.Inventory.Runtimes = true
-	on := doctorTracing(c)
-	for _, d := range []diagnosis{off, on} {
+	for _, wanted := range []bool{false, true} {
+		d := tracing(fs.ErrPermission, wanted)
 		if d.ok || !strings.Contains(d.advice, "CAP_SYS_PTRACE") || !strings.Contains(d.advice, "libraries") {
 			t.Errorf("without the right to trace the doctor says %+v", d)
 		}
 	}
+	c := config.Default()
+	c.Inventory.Runtimes = true
 	c.Host.ProcFS = t.TempDir()
+	if d := doctorTracing(c); d.ok || strings.Contains(d.advice, "CAP_SYS_PTRACE") || !strings.Contains(d.advice, "host.procfs") {
+		t.Errorf("where there is no process 1 the doctor says %+v", d)
+	}
 	if err := writeProc(c.Host.ProcFS); err != nil {
 		t.Fatal(err)
 	}

@@ -97,6 +97,7 @@ type Level struct {
 	x            float64
 	step         float64 // seconds between samples
 	scale        float64 // of memories: (levelUnit/step)^pace
+	fresh        float64 // reciprocal of the number of samples, with this one
 	fast, slow   float64
 	short, long  [3]float64
 	base         float64
@@ -188,9 +189,10 @@ func (l *Level) resume(x float64) {
 
 // observe brings the values of all statistics up to date with a sample.
 func (l *Level) observe(at time.Time, x float64) {
-	v, n := &l.values, l.samples
+	v := &l.values
+	l.fresh = 1 / (float64(l.samples) + 1)
 	pair := func(k int, above float64) { v[k], v[k+1] = above, -above }
-	move := func(mean *float64, x, memory float64) { smooth(mean, x, float64(memory*l.scale), n) }
+	move := func(mean *float64, x, memory float64) { smooth(mean, x, float64(memory*l.scale), l.fresh) }
 
 	pair(fastResidual, x-l.fast)
 	pair(slowResidual, x-l.slow)
@@ -229,11 +231,11 @@ func (l *Level) observeSeason(at time.Time, x, recent float64) {
 	if time.Duration(at.UnixNano()-l.first) >= weekAfter {
 		l.season.growWeek()
 	}
-	usual, deviation, ok := l.season.expected(at, x, recent, l.samples)
+	usual, deviation, ok := l.season.expected(at, x, recent, l.fresh)
 	if spread := deviation + float64(law.spread*l.usual); ok && spread > 0 {
 		z := (x - usual) / spread
 		v[seasonal], v[seasonal+1] = z, -z
-		smooth(&l.seasonalMean, z, float64(law.seasonal*l.scale), l.samples)
+		smooth(&l.seasonalMean, z, float64(law.seasonal*l.scale), l.fresh)
 		v[seasonalMean] = math.Abs(l.seasonalMean)
 	}
 }
@@ -250,7 +252,7 @@ func (l *Level) observeLevels(at time.Time, x float64) {
 	memory := float64(law.ends * l.scale)
 	l.low = min(x, l.low+(x-l.low)/memory)
 	l.high = max(x, l.high+(x-l.high)/memory)
-	v[afterLast], v[atHour] = l.contexts.add(level, at.UTC().Hour())
+	v[afterLast], v[atHour] = l.contexts.add(level, int(floorMod(floorDiv(at.Unix(), 3600), 24)))
 	if x > l.low+float64(0.05*span) {
 		if x == l.x {
 			l.still++
@@ -266,11 +268,11 @@ func (l *Level) sum() float64 {
 	all, most := 0.0, 0.0
 	for k := range l.values {
 		e := 0.0
-		if l.values[k] > 0 {
-			e = float64(l.tails[k].surprise(l.values[k], l.unit, &law.tail) * law.weights[k])
+		if t, x := &l.tails[k], l.values[k]; x > 0 && !t.usual(x) {
+			e = float64(t.surprise(x, l.unit, &law.tail) * law.weights[k])
 		}
 		if k/2 == slowResidual/2 {
-			smooth(&l.repeats[k%2], min(e, evidenceMost), float64(law.repeats*l.scale), l.samples)
+			smooth(&l.repeats[k%2], min(e, evidenceMost), float64(law.repeats*l.scale), l.fresh)
 		}
 		all += e
 		if e > most {
@@ -283,7 +285,7 @@ func (l *Level) sum() float64 {
 // judge holds a sum of evidence against those of the past, now and lately, and returns
 // the evidence that counts.
 func (l *Level) judge(sum, x float64) float64 {
-	smooth(&l.burst, min(sum, law.burstMost), float64(law.burst*l.scale), l.samples)
+	smooth(&l.burst, min(sum, law.burstMost), float64(law.burst*l.scale), l.fresh)
 	now := mix(law.calibrated, l.now.surprise(sum, l.unit, &law.tail), sum)
 	lately := mix(law.calibrated, l.lately.surprise(l.burst, l.unit, &law.tail), l.burst)
 	e := max(now+float64(law.second*lately), lately+float64(law.second*now))
@@ -328,7 +330,7 @@ func (l *Level) learn(sum float64) {
 	}
 	weight := uint32(l.carry)
 	l.carry -= float64(weight)
-	settle := l.samples%16 == 0 || l.samples < 100
+	settle := l.samples%64 == 0 || l.samples < 100 || l.samples < 2000 && l.samples%16 == 0
 	if l.samples > 10 {
 		for k := range l.tails {
 			if l.values[k] != absent {

@@ -40,7 +40,7 @@ type usualTime struct {
 
 // expected returns what is usual at this time, and how far a sample usually is from it. It
 // is not ok while no slot is known, or the recent mean of the reading tells better.
-func (s *season) expected(at time.Time, x, recent float64, samples uint32) (usual, deviation float64, ok bool) {
+func (s *season) expected(at time.Time, x, recent, fresh float64) (usual, deviation float64, ok bool) {
 	half := floorDiv(at.Unix(), 1800)
 	if half != s.visit {
 		s.endVisit()
@@ -49,12 +49,12 @@ func (s *season) expected(at time.Time, x, recent float64, samples uint32) (usua
 	plain := math.Abs(x - recent)
 	var best *usualTime
 	if slot := &s.day[floorMod(half, halfHours)]; float64(slot.visits) >= seasonVisits {
-		smooth(&s.dayGain, math.Abs(x-float64(slot.mean))-plain, seasonMemory, samples)
+		smooth(&s.dayGain, math.Abs(x-float64(slot.mean))-plain, seasonMemory, fresh)
 		best = slot
 	}
 	if s.week != nil {
 		if slot := &s.week[floorMod(floorDiv(half, 2), weekHours)]; float64(slot.visits) >= seasonVisits {
-			smooth(&s.weekGain, math.Abs(x-float64(slot.mean))-plain, seasonMemory, samples)
+			smooth(&s.weekGain, math.Abs(x-float64(slot.mean))-plain, seasonMemory, fresh)
 			if s.weekGain < s.dayGain {
 				best = slot
 			}
@@ -109,9 +109,8 @@ func floorDiv(a, b int64) int64 {
 
 func floorMod(a, b int64) int64 { return a - floorDiv(a, b)*b }
 
-// smooth moves an exponentially weighted mean, of the given number of samples, towards
-// x. A young one is the plain mean of what there is.
-func smooth(mean *float64, x, memory float64, samples uint32) {
-	part := max(1/memory, 1/float64(samples+1))
-	*mean += float64(min(part, 1) * (x - *mean))
+// smooth moves an exponentially weighted mean towards x. fresh is the reciprocal of the
+// number of samples: a young mean is the plain one of what there is.
+func smooth(mean *float64, x, memory, fresh float64) {
+	*mean += float64(min(max(1/memory, fresh), 1) * (x - *mean))
 }

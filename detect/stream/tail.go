@@ -60,19 +60,25 @@ func tailEdge(bin int, part float64) float64 {
 // add counts x with a weight in units. Zero and what is negative or not a number
 // counts as less than everything.
 func (t *Tail) add(x float64, weight uint32) {
-	i := -1
-	if x > 0 && x <= math.MaxFloat64 {
-		b, _ := tailBin(x)
-		if t.base == 0 {
-			t.base = int16(max(1, b-tailBins+9)) // room above the first value
-		}
-		if i = b - int(t.base); i >= tailBins {
-			t.raise(i - tailBins + 1)
-			i = tailBins - 1
+	if x > 0 {
+		t.count(x, weight)
+	} else {
+		t.total += weight >> t.shift
+	}
+}
+
+// count counts x > 0.
+func (t *Tail) count(x float64, weight uint32) {
+	b := int(math.Float64bits(x) >> 50)
+	i := b - int(t.base)
+	if uint(i) >= tailBins {
+		if i = t.place(b); i < 0 {
+			t.total += weight >> t.shift
+			return
 		}
 	}
 	w := weight >> t.shift
-	for i >= 0 && uint32(t.counts[i])+w > math.MaxUint16 {
+	for uint32(t.counts[i])+w > math.MaxUint16 {
 		if t.shift == tailShift {
 			return // full: one more would not change what is usual
 		}
@@ -81,9 +87,21 @@ func (t *Tail) add(x float64, weight uint32) {
 		w = weight >> t.shift
 	}
 	t.total += w
-	if i >= 0 {
-		t.counts[i] += uint16(w)
+	t.counts[i] += uint16(w)
+}
+
+// place makes room for a bin that is not there and returns its position, negative for
+// one below all.
+func (t *Tail) place(bin int) int {
+	if t.base == 0 {
+		t.base = int16(max(1, bin-tailBins+9)) // room above the first value
 	}
+	i := bin - int(t.base)
+	if i >= tailBins {
+		t.raise(i - tailBins + 1)
+		i = tailBins - 1
+	}
+	return i
 }
 
 // raise moves the bins up by so many, to make room for a larger value. What falls out
@@ -128,6 +146,10 @@ func (t *Tail) settle() {
 	t.high = uint8(i)
 }
 
+// usual reports whether x > 0 is in the lower part of the history, so that its surprise
+// is 0. It says no where only surprise can tell.
+func (t *Tail) usual(x float64) bool { return int(math.Float64bits(x)>>50)-int(t.base) < int(t.high) }
+
 // surprise returns the evidence of x in nats, where one sample weighs so many units.
 func (t *Tail) surprise(x, unit float64, law *tailLaw) float64 {
 	if !(x > 0) || t.total == 0 {
@@ -144,11 +166,11 @@ func (t *Tail) surprise(x, unit float64, law *tailLaw) float64 {
 		return 0
 	}
 	if i < tailBins {
-		above := 0.0
+		more := uint32(0)
 		for _, c := range t.counts[i+1:] {
-			above += float64(c)
+			more += uint32(c)
 		}
-		above = (above + float64(float64(t.counts[i])*(1-part))) / one
+		above := (float64(more) + float64(float64(t.counts[i])*(1-part))) / one
 		if above >= law.least {
 			return max(0, ln((n+1)/(above+0.5)))
 		}
