@@ -281,9 +281,10 @@ func (h *heat) hotter() bool {
 // usually lower at this load than at the highest. With peers it is what it is above
 // them, so that the air that all share is no trend; then on top of what they had at first.
 type trend struct {
-	leak  *stream.Leak
-	base  float64
-	peers bool
+	leak    *stream.Leak
+	base    float64
+	peers   bool
+	lasting int // minutes for which it has been one
 }
 
 func (t *trend) add(at time.Time, v *sensor, band int) {
@@ -299,11 +300,15 @@ func (t *trend) add(at time.Time, v *sensor, band int) {
 			t.base = v.peers
 		}
 	}
+	x := v.now - here.Past.Usual() + top.Past.Usual()
 	if peers {
-		t.leak.Add(at, v.now-v.peers-here.Peers.Usual()+top.Peers.Usual()+t.base)
-		return
+		x = v.now - v.peers - here.Peers.Usual() + top.Peers.Usual() + t.base
 	}
-	t.leak.Add(at, v.now-here.Past.Usual()+top.Past.Usual())
+	if t.leak.Add(at, x) >= 1 {
+		t.lasting++
+	} else {
+		t.lasting = 0
+	}
 }
 
 // limit returns where the trend is at a temperature, and how soon that must be to matter.

@@ -21,7 +21,7 @@ func (d *HotGPU) tell(s *collector.Snapshot, g *collector.GPU, h *heat, together
 	o := d.about(g, hotterThanPeers)
 	if b := &v.Bands[h.band()]; v.compare >= hotPeers {
 		if o.Score = b.Peers.Score(); o.Score >= 1 {
-			o.Evidence = d.abovePeers(g, h, peers)
+			o.Surprise, o.Evidence = b.Peers.Surprise(&hotOfPeers), d.abovePeers(g, h, peers)
 		}
 	}
 	higher := o.Score >= 1
@@ -30,7 +30,7 @@ func (d *HotGPU) tell(s *collector.Snapshot, g *collector.GPU, h *heat, together
 	v, o = &h.Sensors[past], d.about(g, hotterThanUsual)
 	if b := &v.Bands[h.band()]; v.compare < hotPeers && !together {
 		if o.Score = b.Past.Score(); o.Score >= 1 {
-			o.Evidence = d.abovePast(g, h, past)
+			o.Surprise, o.Evidence = b.Past.Surprise(&hotOfPast), d.abovePast(g, h, past)
 		}
 	}
 	higher = higher || o.Score >= 1
@@ -128,6 +128,7 @@ func (d *HotGPU) trendOf(s *collector.Snapshot, g *collector.GPU, h *heat, k int
 	}
 	want := v.top().Past.Usual()
 	o.Score, o.At = t.Score, t.At.Add(d.moved-t.Over)
+	o.Surprise = leakSurprise(time.Duration(v.Trend.lasting) * time.Minute)
 	o.Evidence = Evidence{
 		Title: fmt.Sprintf("GPU %d heats up", g.Index),
 		Seen: fmt.Sprintf("GPU %d: core rises by %s an hour since %s at the same load, now %s, at its slowdown of %s in %s",
@@ -157,6 +158,7 @@ func (d *HotGPU) tellNode(s *collector.Snapshot, judged, hot int, together bool,
 			}
 		}
 	}
+	o.Surprise = least // of one alone: that they are several is no better evidence, as they share the air
 	want := 0.0
 	o.Evidence = Evidence{
 		Title:    "All GPUs of the node run hot",
@@ -191,9 +193,10 @@ func aboveOrBelow(x float64) string {
 }
 
 type trendState struct {
-	Leak  []byte  `json:"leak,omitempty"`
-	Base  float64 `json:"base,omitempty"`
-	Peers bool    `json:"peers,omitempty"`
+	Leak    []byte  `json:"leak,omitempty"`
+	Base    float64 `json:"base,omitempty"`
+	Peers   bool    `json:"peers,omitempty"`
+	Lasting int     `json:"lasting,omitempty"`
 }
 
 func (t trend) MarshalJSON() ([]byte, error) {
@@ -204,7 +207,7 @@ func (t trend) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(trendState{packed, t.base, t.peers})
+	return json.Marshal(trendState{packed, t.base, t.peers, t.lasting})
 }
 
 func (t *trend) UnmarshalJSON(data []byte) error {
@@ -216,7 +219,7 @@ func (t *trend) UnmarshalJSON(data []byte) error {
 	if err := leak.UnmarshalBinary(s.Leak); err != nil {
 		return err
 	}
-	*t = trend{leak, s.Base, s.Peers}
+	*t = trend{leak, s.Base, s.Peers, s.Lasting}
 	return nil
 }
 

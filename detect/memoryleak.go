@@ -139,6 +139,7 @@ func (d *MemoryLeak) get(of leakOf) *leakSeries {
 		}
 		w = newLeakSeries(of)
 		w.made = d.now
+		d.inherit(w)
 		d.series[of] = w
 		d.order = append(d.order, w)
 	}
@@ -156,6 +157,21 @@ func newLeakSeries(of leakOf) *leakSeries {
 		w.subject = OwnerSubject(of.Owner)
 	}
 	return w
+}
+
+// inherit gives a new reading what was usual of one that is gone, of the same class of
+// workload: the job of every night, the pod that takes another's place.
+func (d *MemoryLeak) inherit(w *leakSeries) {
+	if w.of.Owner.Kind == "" {
+		return
+	}
+	for _, o := range slices.Backward(d.order) {
+		if o.of.Cause == w.of.Cause && o.of.Owner != w.of.Owner && d.now.Sub(o.seen()) > leakFresh && classOf(o.of.Owner, nil) == classOf(w.of.Owner, nil) {
+			*w.leak = *o.leak
+			w.leak.Restart()
+			return
+		}
+	}
 }
 
 // makeRoom forgets the reading that has been gone for longest.

@@ -23,12 +23,18 @@ const (
 	leakMost    = 12
 )
 
-// surprise is how unlikely it is that a reading which does not leak grows for so long.
+// leakSurprise is how unlikely it is, in nats, that a reading which does not leak grows for
+// so long as if it did.
+func leakSurprise(lasted time.Duration) float64 {
+	return min(leakNats+leakPerHour*lasted.Hours(), leakMost)
+}
+
+// surprise is that of a reading's growth, 0 if there is none.
 func (w *leakSeries) surprise(now time.Time) float64 {
 	if w.since.IsZero() {
 		return 0
 	}
-	return min(leakNats+leakPerHour*now.Sub(w.since).Hours(), leakMost)
+	return leakSurprise(now.Sub(w.since))
 }
 
 func (d *MemoryLeak) tell(s *collector.Snapshot, w *leakSeries, report func(Observation)) {
@@ -39,7 +45,7 @@ func (d *MemoryLeak) tell(s *collector.Snapshot, w *leakSeries, report func(Obse
 	}
 	if g.Score >= 1 {
 		soonest, likely, latest := g.Until(w.limit, d.now.Add(-d.moved))
-		o.At = g.At.Add(d.moved - g.Over)
+		o.At, o.Surprise = g.At.Add(d.moved-g.Over), w.surprise(d.now)
 		o.Severity = rules.Info
 		if likely < leakSoon {
 			o.Severity = rules.Ticket
@@ -70,7 +76,7 @@ func (d *MemoryLeak) evidence(s *collector.Snapshot, w *leakSeries, g stream.Gro
 		Observed: w.level, Want: &want, Confidence: Likely,
 		Why: fmt.Sprintf("a trend over %s (Mann–Kendall z %s), for %s", span(g.Over), significant(g.Z, 2), span(d.now.Sub(w.since))),
 	}
-	if w.surprise(d.now) > leakNats+5 { // less than one in a thousand in a week
+	if w.surprise(d.now) >= 6.9 { // less than one in a thousand a week
 		ev.Confidence = VerySure
 	}
 	return ev

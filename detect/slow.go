@@ -100,7 +100,7 @@ func (d *SlowTraining) judge(s *collector.Snapshot, report func(Observation)) {
 		o := Observation{Subject: Subject{"node", s.Node.Name}, Cause: wholeNode, Severity: rules.Ticket, Score: min(float64(slow)/float64(judged), 0.99)}
 		if all {
 			o.Score, o.Evidence = 1+least, nodeSlowWords(judged, least, nats)
-			o.At = d.began(s.Time)
+			o.At, o.Surprise = d.began(s.Time), nats
 		}
 		report(o)
 	}
@@ -124,7 +124,8 @@ func (d *SlowTraining) tell(s *collector.Snapshot, who collector.Owner, p *pace,
 		o.Score = 0
 	}
 	if o.Score >= 1 {
-		o.At, o.Evidence = p.Began, slowWords(s.WorkloadOf(who), who, p, s.Time)
+		o.At, o.Surprise = p.Began, p.Rise.Surprise(&paceLaw)
+		o.Evidence = slowWords(s.WorkloadOf(who), who, p, s.Time)
 	}
 	report(o)
 }

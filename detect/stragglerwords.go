@@ -31,6 +31,8 @@ func (d *Straggler) tell(s *collector.Snapshot, group *peerGroup, p *pace, g *co
 	if len(why) > 0 {
 		o.Cause, other = stragglerHardware, stragglerSoftware
 	}
+	// A false one needs a false odd one, too; how independent the two are is not known.
+	o.Surprise = p.Rise.Surprise(&paceLaw)
 	o.Evidence = d.evidence(group, p, g, i, why)
 	report(o)
 	report(Observation{Subject: o.Subject, Cause: other, GPU: g})

@@ -11,7 +11,7 @@ type RiseLaw struct {
 	Slack  float64 // a rise of less does not count
 	Sigmas float64 // the same in deviations, for a reading that is not steady
 	Least  float64 // a mean rise of the last values below which it is over
-	Limit  float64 // of the sum of what exceeds the slack: an alarm
+	Limit  float64 // of the sum of what exceeds the slack: an alarm, if it is ten deviations or more
 	Clip   float64 // the most that one value may exceed what is usual
 	Young  int     // so many values are taken as usual before anything is said
 	Memory int     // what is usual is learned over so many
@@ -40,6 +40,7 @@ const (
 	// Part of the limit that makes a suspicion: were it less, what is usual would be
 	// learned of the low values more than of the high ones.
 	riseSuspect = 0.25
+	riseLimit   = 10  // deviations: three nats with a slack of 1.5 and neighbours that resemble each other
 	riseRecent  = 0.2 // weight of the newest value in the recent mean
 	riseWild    = 3   // deviations, beyond which a value teaches no more
 	// Minutes resemble their neighbours. With a correlation of a half from one to the next
@@ -63,7 +64,7 @@ func (r *Rise) Add(law *RiseLaw, x float64) (score float64) {
 	slack := r.slack(law)
 	r.recent += float64(riseRecent * (d - r.recent))
 	if int(r.n) > law.Young {
-		whole := r.sum.Add(d, slack, law.Limit)
+		whole := r.sum.Add(d, slack, r.limit(law))
 		r.score = max(min(whole, r.recent/max(law.Least, slack)), 0)
 	}
 	if r.sum.sum > 0 {
@@ -77,12 +78,16 @@ func (r *Rise) Add(law *RiseLaw, x float64) (score float64) {
 
 func (r *Rise) slack(law *RiseLaw) float64 { return max(law.Slack, float64(law.Sigmas*r.sigma())) }
 
+// limit grows with the unrest, so that an alarm of an unsteady reading is worth about as
+// much as one of a steady reading.
+func (r *Rise) limit(law *RiseLaw) float64 { return max(law.Limit, float64(riseLimit*r.sigma())) }
+
 // sigma is the standard deviation of a normal distribution with the unrest.
 func (r *Rise) sigma() float64 { return 1.2533141373155003 * r.unrest }
 
 func (r *Rise) learn(law *RiseLaw, d float64) {
 	rate := 1 / float64(min(int(r.n), law.Memory))
-	if r.sum.sum > float64(riseSuspect*law.Limit) {
+	if r.sum.sum > float64(riseSuspect*r.limit(law)) {
 		rate *= riseHold
 	}
 	if most := max(law.Slack, float64(riseWild*r.sigma())); r.n > riseStart {
