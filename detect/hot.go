@@ -15,7 +15,7 @@ import (
 
 // What is compared with what: heat follows power within some minutes.
 const (
-	hotBands        = 3                   // of power, as a share of its limit: at rest, in the middle, at work
+	hotBands        = 4                   // of load: the GPU's own, in the middle or at work, and that of all the node's, less or more than half
 	hotSteady       = 5                   // minutes for which the power must have been about the same
 	hotSameLoad     = 0.1                 // of the power limit: what is about the same
 	hotSmooth       = 0.3                 // weight of the newest minute in the mean of the power
@@ -26,8 +26,8 @@ const (
 	hotReached      = 7 * 24 * time.Hour  // when a trend must reach the slowdown to matter
 	hotReachedAlone = 24 * time.Hour      // the same without peers, where warmer air looks the same
 	hotGPUsMost     = 64                  // that are remembered
-	hotMedium       = 0.35                // of the power limit, where the second band begins
-	hotAtWork       = 0.7                 // and the third
+	hotMedium       = 0.35                // of the power limit: below, a GPU rests, and is as warm as its neighbours make it
+	hotAtWork       = 0.7                 // and above, it is at work
 	hotSensors      = 2                   // core and memory
 	hotMemory       = 1                   // the second of them
 	hotUnseen       = 30 * 24 * time.Hour // after which a GPU makes room for another
@@ -72,6 +72,7 @@ type heat struct {
 	power, limit meanOf
 	slowdown     float64 // of the core, in degrees Celsius; NaN if unknown
 	fresh        bool    // it has a minute to judge
+	band         int     // at this load
 }
 
 // sensor is one temperature.
@@ -151,17 +152,20 @@ func (d *HotGPU) makeRoom(now time.Time) bool {
 
 // judge looks at the minute that is over.
 func (d *HotGPU) judge(s *collector.Snapshot, report func(Observation)) {
+	var load meanOf
 	for i := range s.GPUs {
-		if h := d.gpus[s.GPUs[i].UUID]; h != nil {
-			h.settle(&s.GPUs[i])
+		if h := d.gpus[s.GPUs[i].UUID]; h != nil && h.settle(&s.GPUs[i]) {
+			load.add(h.Load)
 		}
 	}
+	node := load.take()
 	judged, hot := 0, 0
 	for i := range s.GPUs {
 		h := d.gpus[s.GPUs[i].UUID]
 		if h == nil || !h.fresh {
 			continue
 		}
+		h.band = h.bandOf(node)
 		for k := range h.Sensors {
 			d.compare(s, i, k)
 		}
@@ -181,9 +185,9 @@ func (d *HotGPU) judge(s *collector.Snapshot, report func(Observation)) {
 	}
 }
 
-// settle takes the means of the minute. A GPU whose load has just changed is still on
-// the way to its temperature, and is not judged.
-func (h *heat) settle(g *collector.GPU) {
+// settle takes the means of the minute, and reports whether its load is known. A GPU whose
+// load has just changed is still on the way to its temperature, and is not judged.
+func (h *heat) settle(g *collector.GPU) bool {
 	share := h.power.take() / h.limit.take()
 	h.fresh = false
 	for k := range h.Sensors {
@@ -191,7 +195,7 @@ func (h *heat) settle(g *collector.GPU) {
 	}
 	if math.IsNaN(share) || !(share < 10) {
 		h.Steady = 0
-		return
+		return false
 	}
 	if h.Steady == 0 {
 		h.Load, h.Around = share, share
@@ -202,8 +206,9 @@ func (h *heat) settle(g *collector.GPU) {
 	}
 	h.Around += float64(hotSameLoad * (h.Load - h.Around))
 	h.Steady = min(h.Steady+1, 1<<30)
-	h.fresh = h.Steady > hotSteady && !math.IsNaN(h.Sensors[0].now)
+	h.fresh = h.Steady > hotSteady && h.Load >= hotMedium && !math.IsNaN(h.Sensors[0].now)
 	h.slowdown = slowdownOf(g)
+	return true
 }
 
 // slowdownOf returns the temperature at which the GPU is slowed down: by its margin, or
@@ -217,14 +222,16 @@ func slowdownOf(g *collector.GPU) float64 {
 
 const slowdownLimit = 1 // of metric.ThermalLimit
 
-func (h *heat) band() int {
-	switch {
-	case h.Load < hotMedium:
-		return 0
-	case h.Load < hotAtWork:
-		return 1
+// bandOf tells loads apart: what the others do warms the air that a GPU gets.
+func (h *heat) bandOf(node float64) int {
+	b := 0
+	if h.Load >= hotAtWork {
+		b += 2
 	}
-	return hotBands - 1
+	if node >= 0.5 {
+		b++
+	}
+	return b
 }
 
 // compare gives a sensor's minute to what is known of its peers and of its past.
@@ -241,15 +248,15 @@ func (d *HotGPU) compare(s *collector.Snapshot, i, k int) {
 			d.temps = append(d.temps, o.Sensors[k].now)
 		}
 	}
-	b := &v.Bands[h.band()]
+	b := &v.Bands[h.band]
 	v.compare, v.peers = len(d.temps), math.NaN()
 	if len(d.temps) >= hotPeers {
 		slices.Sort(d.temps)
 		v.peers = (d.temps[(len(d.temps)-1)/2] + d.temps[len(d.temps)/2]) / 2
 		b.Peers.Add(&hotOfPeers, v.now-v.peers)
 	}
-	if h.band() > 0 && b.Past.Known(&hotOfPast) {
-		v.Trend.add(h.Seen.Add(-d.moved), v, h.band())
+	if b.Past.Known(&hotOfPast) {
+		v.Trend.add(h.Seen.Add(-d.moved), v, h.band)
 	}
 	b.Past.Add(&hotOfPast, v.now)
 	if v.Close = min(v.Close+1, 1<<30); k != 0 || !(h.slowdown-v.now <= hotClose) {
@@ -259,7 +266,7 @@ func (d *HotGPU) compare(s *collector.Snapshot, i, k int) {
 
 // top returns the highest band that is known: the one whose temperatures a trend is of.
 func (v *sensor) top() *band {
-	for b := hotBands - 1; b > 0; b-- {
+	for b := hotBands - 1; b >= 0; b-- {
 		if v.Bands[b].Past.Known(&hotOfPast) {
 			return &v.Bands[b]
 		}
@@ -270,7 +277,7 @@ func (v *sensor) top() *band {
 // hotter reports whether one of a GPU's temperatures is above its past.
 func (h *heat) hotter() bool {
 	for k := range h.Sensors {
-		if v := &h.Sensors[k]; !math.IsNaN(v.now) && v.Bands[h.band()].Past.Score() >= 1 {
+		if v := &h.Sensors[k]; !math.IsNaN(v.now) && v.Bands[h.band].Past.Score() >= 1 {
 			return true
 		}
 	}

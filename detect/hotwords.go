@@ -16,10 +16,10 @@ var sensorNames = [hotSensors]string{"core", "memory"}
 // tell reports each cause. What all GPUs of the node have together is told of the node,
 // and a GPU with peers at its load is judged by them and not by its past.
 func (d *HotGPU) tell(s *collector.Snapshot, g *collector.GPU, h *heat, together bool, report func(Observation)) {
-	peers, past := h.worst(func(v *sensor) *stream.Rise { return &v.Bands[h.band()].Peers }), h.worst(func(v *sensor) *stream.Rise { return &v.Bands[h.band()].Past })
+	peers, past := h.worst(func(v *sensor) *stream.Rise { return &v.Bands[h.band].Peers }), h.worst(func(v *sensor) *stream.Rise { return &v.Bands[h.band].Past })
 	v := &h.Sensors[peers]
 	o := d.about(g, hotterThanPeers)
-	if b := &v.Bands[h.band()]; v.compare >= hotPeers {
+	if b := &v.Bands[h.band]; v.compare >= hotPeers {
 		if o.Score = b.Peers.Score(); o.Score >= 1 {
 			o.Surprise, o.Evidence = b.Peers.Surprise(&hotOfPeers), d.abovePeers(g, h, peers)
 		}
@@ -28,7 +28,7 @@ func (d *HotGPU) tell(s *collector.Snapshot, g *collector.GPU, h *heat, together
 	report(o)
 
 	v, o = &h.Sensors[past], d.about(g, hotterThanUsual)
-	if b := &v.Bands[h.band()]; v.compare < hotPeers && !together {
+	if b := &v.Bands[h.band]; v.compare < hotPeers && !together {
 		if o.Score = b.Past.Score(); o.Score >= 1 {
 			o.Surprise, o.Evidence = b.Past.Surprise(&hotOfPast), d.abovePast(g, h, past)
 		}
@@ -77,7 +77,7 @@ func (h *heat) steepest() (best int) {
 
 func (d *HotGPU) abovePeers(g *collector.GPU, h *heat, k int) Evidence {
 	v := &h.Sensors[k]
-	r := &v.Bands[h.band()].Peers
+	r := &v.Bands[h.band].Peers
 	want := v.peers + r.Usual()
 	return Evidence{
 		Title: fmt.Sprintf("GPU %d runs hotter than its peers", g.Index),
@@ -92,7 +92,7 @@ func (d *HotGPU) abovePeers(g *collector.GPU, h *heat, k int) Evidence {
 
 func (d *HotGPU) abovePast(g *collector.GPU, h *heat, k int) Evidence {
 	v := &h.Sensors[k]
-	r := &v.Bands[h.band()].Past
+	r := &v.Bands[h.band].Past
 	want := r.Usual()
 	return Evidence{
 		Title: fmt.Sprintf("GPU %d runs hotter than usual", g.Index),
@@ -151,7 +151,7 @@ func (d *HotGPU) tellNode(s *collector.Snapshot, judged, hot int, together bool,
 			continue
 		}
 		for k := range h.Sensors {
-			if r := &h.Sensors[k].Bands[h.band()].Past; r.Score() >= 1 {
+			if r := &h.Sensors[k].Bands[h.band].Past; r.Score() >= 1 {
 				above = max(above, r.Recent())
 				least = min(least, r.Surprise(&hotOfPast))
 				o.Score = max(o.Score, r.Score())

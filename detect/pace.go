@@ -16,7 +16,8 @@ var paceLaw = stream.RiseLaw{Slack: 0.05, Sigmas: 1.5, Least: 0.08, Limit: 0.4, 
 const (
 	paceMost   = 128                // workloads and endpoints whose pace is kept
 	paceKept   = 7 * 24 * time.Hour // without a sign of life
-	pacePause  = 0.7                // in logarithms: twice as slow is a pause, not a pace
+	pacePause  = 0.7                // in logarithms: twice as slow is a pause, not a pace …
+	pauseMost  = 15                 // minutes; what lasts longer is one
 	alikeLoad  = 0.3                // of the usual number of running requests: endpoints are compared at it
 	loadMemory = 12 * 60            // minutes
 )
@@ -31,6 +32,7 @@ type pace struct {
 	Minutes int         `json:"minutes,omitempty"` // that Running is over
 
 	at     time.Time
+	paused int // minutes in a row that looked like a pause
 	mean   meanOf
 	load   meanOf
 	now    float64 // of the newest minute, in seconds for each unit; NaN if there is none
@@ -98,7 +100,12 @@ func (p *pace) end(now time.Time) bool {
 		p.Running += (load - p.Running) / float64(p.Minutes)
 	}
 	x := math.Log(p.now)
-	if p.Rise.Known(&paceLaw) && x-p.Rise.Usual() > pacePause || !known {
+	if p.Rise.Known(&paceLaw) && x-p.Rise.Usual() > pacePause {
+		p.paused++
+	} else {
+		p.paused = 0
+	}
+	if p.pauses() || !known {
 		return false
 	}
 	p.Rise.Add(&paceLaw, x)
@@ -111,8 +118,12 @@ func (p *pace) end(now time.Time) bool {
 	return p.Rise.Known(&paceLaw)
 }
 
-// slower is by which share of the usual time a unit of work takes longer.
-func (p *pace) slower() float64 { return math.Exp(p.Rise.Recent()) - 1 }
+// pauses reports whether the work makes a pause, as for a checkpoint.
+func (p *pace) pauses() bool { return p.paused > 0 && p.paused <= pauseMost }
+
+// slower is by which share of the usual time a unit of work takes longer in the newest
+// minute.
+func (p *pace) slower() float64 { return p.now/p.usual() - 1 }
 
 func (p *pace) usual() float64 { return math.Exp(p.Rise.Usual()) }
 
@@ -174,7 +185,7 @@ func (ps *paces) restore(saved []paceOf) {
 		if p == nil || p.Signal < 0 || p.Signal >= len(paceSignals) || ps.of[k.Owner] != nil || len(ps.order) >= paceMost {
 			continue
 		}
-		p.now, p.tokens = math.NaN(), math.NaN()
+		p.now, p.tokens, p.Minutes = math.NaN(), math.NaN(), max(p.Minutes, 0)
 		ps.of[k.Owner] = p
 		ps.order = append(ps.order, k.Owner)
 	}

@@ -34,6 +34,7 @@ func TestSlowTrainingIsFound(t *testing.T) {
 		"10 % slower":                       {1.1, true, 75 * time.Minute},
 		"20 % slower, by the samples' rate": {1.2, false, 40 * time.Minute},
 		"half as fast":                      {1.9, true, 40 * time.Minute},
+		"a quarter as fast":                 {4, true, 55 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, step := range []time.Duration{15 * time.Second, time.Minute} {

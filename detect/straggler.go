@@ -255,7 +255,7 @@ func newPeerGroup(who collector.Owner, members []string) *peerGroup {
 
 // compare takes one minute of a job's GPUs, unless the job pauses in it.
 func (d *Straggler) compare(s *collector.Snapshot, g *peerGroup, p *pace, report func(Observation)) {
-	if math.IsNaN(p.now) || p.Rise.Known(&paceLaw) && math.Log(p.now)-p.Rise.Usual() > pacePause {
+	if math.IsNaN(p.now) || p.pauses() {
 		return
 	}
 	if p.Rise.Recent() >= stragglerSlow && p.Rise.Known(&paceLaw) {
@@ -279,14 +279,7 @@ func (d *Straggler) compare(s *collector.Snapshot, g *peerGroup, p *pace, report
 	if others > 1 && others > len(g.odd)/4 {
 		score = min(score, 0.9) // it is no odd one that several are
 	}
-	for i, uuid := range g.members {
-		gpu := s.GPUByUUID(uuid)
-		if i != odd || gpu == nil {
-			d.clearOf(uuid, gpu, report)
-			continue
-		}
-		d.tell(s, g, p, gpu, odd, score, report)
-	}
+	d.tell(s, g, p, odd, score, report)
 }
 
 // compareBy takes one signal of those GPUs that have the same role. What all do is the

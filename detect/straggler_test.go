@@ -132,7 +132,7 @@ func TestStragglerIsFound(t *testing.T) {
 				st.run(3 * time.Hour)
 				st.silent("before anything was wrong")
 				st.run(c.within)
-				f := st.finding(rules.IDStraggler, "gpu:GPU-3")
+				f := st.finding(rules.IDStraggler, "job:"+r.who.ID)
 				if f == nil || f.State != Firing {
 					t.Fatalf("sampled every %s: not found within %s, it is %+v", step, c.within, f)
 				}
@@ -142,10 +142,11 @@ func TestStragglerIsFound(t *testing.T) {
 				if !strings.Contains(f.Evidence.Seen, "of its 8 GPUs here GPU 3 is the odd one out") {
 					t.Errorf("seen: %s", f.Evidence.Seen)
 				}
-				for i := range 8 {
-					if i != 3 && st.firing(rules.IDStraggler, fmt.Sprintf("gpu:GPU-%d", i)) {
-						t.Errorf("GPU %d is called a straggler, too", i)
-					}
+				if f.GPUIndex != 3 {
+					t.Errorf("GPU %d is named", f.GPUIndex)
+				}
+				if st.run(time.Hour); st.firing(rules.IDSlowTraining, "job:"+r.who.ID) {
+					t.Error("that the job is slow is told beside why it is")
 				}
 			}
 		})
@@ -196,7 +197,7 @@ func TestStragglerOfTwoJobs(t *testing.T) {
 		r.data = since(3, float64(6*n)+3, 0, 0.2)
 		st.set = r.set
 		st.run(4 * time.Hour)
-		f := st.finding(rules.IDStraggler, "gpu:GPU-3")
+		f := st.finding(rules.IDStraggler, "job:"+r.who.ID)
 		if want := [2]string{stragglerSoftware, stragglerHardware}[n]; f == nil || f.State != Firing || f.Cause != want {
 			t.Fatalf("in job %d it is %+v, want %s", n, f, want)
 		}
@@ -205,7 +206,7 @@ func TestStragglerOfTwoJobs(t *testing.T) {
 		}
 		r.data = since(3, 0, 0, 0)
 		st.run(2 * time.Hour)
-		if f := st.finding(rules.IDStraggler, "gpu:GPU-3"); f.State != Resolved {
+		if f := st.finding(rules.IDStraggler, "job:"+r.who.ID); f.State != Resolved {
 			t.Errorf("two hours after it was over it is %s", f.State)
 		}
 		st.restart()
@@ -226,7 +227,7 @@ func TestStragglerThroughRestartGapAndClock(t *testing.T) {
 	st.set = func(s *collector.Snapshot) { s.Step, by = by, 0; r.set(s) }
 	st.now = st.now.Add(by)
 	st.run(45 * time.Minute)
-	if !st.firing(rules.IDStraggler, "gpu:GPU-3") {
-		t.Errorf("after restarts, a gap and a step of the clock it is %+v", st.finding(rules.IDStraggler, "gpu:GPU-3"))
+	if !st.firing(rules.IDStraggler, "job:"+r.who.ID) {
+		t.Errorf("after restarts, a gap and a step of the clock it is %+v", st.finding(rules.IDStraggler, "job:"+r.who.ID))
 	}
 }

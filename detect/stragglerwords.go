@@ -12,30 +12,24 @@ import (
 	"gpuvigil/rules"
 )
 
-func (d *Straggler) clearOf(uuid string, g *collector.GPU, report func(Observation)) {
-	report(Observation{Subject: gpuSubject(uuid), Cause: stragglerHardware, GPU: g})
-	report(Observation{Subject: gpuSubject(uuid), Cause: stragglerSoftware, GPU: g})
-}
-
-// tell reports the GPU that is the odd one out: as long as its job is slow.
-func (d *Straggler) tell(s *collector.Snapshot, group *peerGroup, p *pace, g *collector.GPU, i int, score float64, report func(Observation)) {
-	o := Observation{Subject: gpuSubject(g.UUID), Cause: stragglerSoftware, Severity: rules.Ticket, GPU: g, Owner: group.owner}
-	o.Score = min(score, float64(group.slow)/stragglerFor)
-	if o.Score < 1 {
-		d.clearOf(g.UUID, g, report)
-		return
-	}
-	d.remember(g.UUID, group.owner, s.Time)
-	why := d.hardware(group, g, s.Time)
+// tell reports the job, with the GPU that is the odd one out, as long as it is slow. The
+// job is the subject: what slows it down explains that it is slow.
+func (d *Straggler) tell(s *collector.Snapshot, group *peerGroup, p *pace, i int, score float64, report func(Observation)) {
+	o := Observation{Subject: OwnerSubject(group.owner), Cause: stragglerSoftware, Owner: group.owner}
 	other := stragglerHardware
-	if len(why) > 0 {
-		o.Cause, other = stragglerHardware, stragglerSoftware
+	g := s.GPUByUUID(group.members[i])
+	if o.Score = min(score, float64(group.slow)/stragglerFor); o.Score >= 1 && g != nil {
+		d.remember(g.UUID, group.owner, s.Time)
+		why := d.hardware(group, g, s.Time)
+		if len(why) > 0 {
+			o.Cause, other = stragglerHardware, stragglerSoftware
+		}
+		// A false one needs a false odd one, too; how independent the two are is not known.
+		o.Surprise = p.Rise.Surprise(&paceLaw)
+		o.Severity, o.GPU, o.Evidence = rules.Ticket, g, d.evidence(group, p, g, i, why)
 	}
-	// A false one needs a false odd one, too; how independent the two are is not known.
-	o.Surprise = p.Rise.Surprise(&paceLaw)
-	o.Evidence = d.evidence(group, p, g, i, why)
 	report(o)
-	report(Observation{Subject: o.Subject, Cause: other, GPU: g})
+	report(Observation{Subject: o.Subject, Cause: other, Owner: group.owner})
 }
 
 // hardware lists what speaks for a fault of the GPU itself.

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 )
 
@@ -153,6 +154,11 @@ func (r *Rise) UnmarshalJSON(data []byte) error {
 	var s riseState
 	if err := json.Unmarshal(data, &s); err != nil {
 		return err
+	}
+	for _, x := range [...]float64{s.Usual, s.Unrest, s.Recent, s.Sum, s.Score} {
+		if math.Abs(x) > 1e101 {
+			return fmt.Errorf("%w: it has values that cannot be", errRecord)
+		}
 	}
 	*r = Rise{s.N, s.Usual, max(s.Unrest, 0), s.Recent, CUSUM{max(s.Sum, 0)}, max(s.Score, 0), s.Lasting}
 	return nil
