@@ -69,11 +69,11 @@ func TestHotGPUIsFound(t *testing.T) {
 		cause  string
 		seen   string
 	}{
-		"five kelvin above seven peers":        {8, after(6, 5), 45 * time.Minute, hotterThanPeers, "above the median of 7 peers at the same load"},
+		"eight kelvin above seven peers":       {8, after(6, 8), 45 * time.Minute, hotterThanPeers, "hotter than its load explains, for "},
 		"twelve kelvin above":                  {8, after(6, 12), 25 * time.Minute, hotterThanPeers, "of its power limit, "},
-		"ten above its past, with one peer":    {2, after(6, 14), 45 * time.Minute, hotterThanUsual, "it has 1 peer at this load to compare with"},
+		"ten above its past, with one peer":    {2, after(6, 14), 45 * time.Minute, hotterThanUsual, "it has 1 peer to compare with"},
 		"close to its slowdown from the start": {1, after(0, 32), 30 * time.Minute, nearSlowdown, "below the slowdown at 95 °C"},
-		"slowly heating up":                    {2, func(i int, h float64) float64 { return float64(1-i) * max(h-6, 0) * 1.5 }, 6 * time.Hour, heatingUp, "at its slowdown of 95 °C in "},
+		"slowly heating up":                    {2, func(i int, h float64) float64 { return float64(1-i) * (14 + 2*max(h-6, 0)) }, 5 * time.Hour, heatingUp, "at its slowdown of 95 °C in "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, step := range []time.Duration{15 * time.Second, time.Minute} {
@@ -169,7 +169,7 @@ func TestHotGPULookAlikes(t *testing.T) {
 
 func TestHotGPUThroughRestartGapAndClock(t *testing.T) {
 	o := newOven(8)
-	o.extra = after(6.5, 8)
+	o.extra = after(6.5, 10)
 	st := newStage(t, DetectorConfig{}, 15*time.Second)
 	st.set = o.set
 	st.run(5 * time.Hour)

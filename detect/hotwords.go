@@ -14,41 +14,38 @@ import (
 var sensorNames = [hotSensors]string{"core", "memory"}
 
 // tell reports each cause. What all GPUs of the node have together is told of the node,
-// and a GPU with peers at its load is judged by them and not by its past.
+// and a GPU with peers is judged by them and not by its past.
 func (d *HotGPU) tell(s *collector.Snapshot, g *collector.GPU, h *heat, together bool, report func(Observation)) {
-	peers, past := h.worst(func(v *sensor) *stream.Rise { return &v.Bands[h.band].Peers }), h.worst(func(v *sensor) *stream.Rise { return &v.Bands[h.band].Past })
-	v := &h.Sensors[peers]
-	o := d.about(g, hotterThanPeers)
-	if b := &v.Bands[h.band]; v.compare >= hotPeers {
-		if o.Score = b.Peers.Score(); o.Score >= 1 {
-			o.Surprise, o.Evidence = b.Peers.Surprise(&hotOfPeers), d.abovePeers(g, h, peers)
+	higher := false
+	if k := h.worst(func(v *sensor) float64 { return v.Peers.Score() }); h.Sensors[k].known && h.Sensors[k].compare >= hotPeers {
+		o, v := d.about(g, hotterThanPeers), &h.Sensors[k]
+		if o.Score = v.Peers.Score(); o.Score >= 1 {
+			o.Surprise, o.Evidence, higher = v.Peers.Surprise(&hotOfPeers), abovePeers(g, h, k), true
 		}
+		report(o)
 	}
-	higher := o.Score >= 1
-	report(o)
-
-	v, o = &h.Sensors[past], d.about(g, hotterThanUsual)
-	if b := &v.Bands[h.band]; v.compare < hotPeers && !together {
-		if o.Score = b.Past.Score(); o.Score >= 1 {
-			o.Surprise, o.Evidence = b.Past.Surprise(&hotOfPast), d.abovePast(g, h, past)
+	if k := h.worst(func(v *sensor) float64 { return v.Past.Score() }); h.Sensors[k].wellKnown {
+		o, v := d.about(g, hotterThanUsual), &h.Sensors[k]
+		if v.compare < hotPeers && !together {
+			o.Score = v.Past.Score()
 		}
-	}
-	higher = higher || o.Score >= 1
-	report(o)
-
-	o = d.about(g, nearSlowdown)
-	if c := h.Sensors[0].Close; c > 0 {
-		if o.Score = float64(c) / hotCloseFor; o.Score >= 1 {
-			o.Evidence = nearWords(g, h)
+		if o.Score >= 1 {
+			o.Surprise, o.Evidence, higher = v.Past.Surprise(&hotOfPast), abovePast(g, h, k), true
 		}
+		report(o)
+	}
+	o := d.about(g, nearSlowdown)
+	if o.Score = float64(h.Sensors[0].Close) / hotCloseFor; o.Score >= 1 {
+		o.Evidence = nearWords(g, h)
 	}
 	report(o)
-
-	o = d.about(g, heatingUp)
-	if k := h.steepest(); !together && !higher { // what is hotter has been told already
-		d.trendOf(s, g, h, k, &o)
+	if v := &h.Sensors[0]; v.known {
+		o = d.about(g, heatingUp)
+		if !together && !higher { // what is hotter has been told already
+			d.trendOf(s, g, h, &o)
+		}
+		report(o)
 	}
-	report(o)
 }
 
 func (d *HotGPU) about(g *collector.GPU, cause string) Observation {
@@ -56,50 +53,38 @@ func (d *HotGPU) about(g *collector.GPU, cause string) Observation {
 }
 
 // worst returns the sensor with the highest score.
-func (h *heat) worst(rise func(*sensor) *stream.Rise) (best int) {
+func (h *heat) worst(score func(*sensor) float64) (best int) {
 	for k := 1; k < hotSensors; k++ {
-		v := &h.Sensors[k]
-		if !math.IsNaN(v.now) && rise(v).Score() > rise(&h.Sensors[best]).Score() {
+		if v := &h.Sensors[k]; v.known && score(v) > score(&h.Sensors[best]) {
 			best = k
 		}
 	}
 	return best
 }
 
-func (h *heat) steepest() (best int) {
-	for k := 1; k < hotSensors; k++ {
-		if h.Sensors[k].Trend.growth().Score > h.Sensors[best].Trend.growth().Score {
-			best = k
-		}
-	}
-	return best
-}
-
-func (d *HotGPU) abovePeers(g *collector.GPU, h *heat, k int) Evidence {
+func abovePeers(g *collector.GPU, h *heat, k int) Evidence {
 	v := &h.Sensors[k]
-	r := &v.Bands[h.band].Peers
-	want := v.peers + r.Usual()
+	want := v.expected + v.common + v.Peers.Usual()
 	return Evidence{
 		Title: fmt.Sprintf("GPU %d runs hotter than its peers", g.Index),
-		Seen: fmt.Sprintf("GPU %d: %s at %s at %s of its power limit, %s above the median of %d peers at the same load, for %s",
-			g.Index, sensorNames[k], celsius(v.now), percentOf(h.Load), kelvins(v.now-v.peers), v.compare, lastingOf(r)),
-		Expected: fmt.Sprintf("%s %s its peers, as is usual for it", kelvins(math.Abs(r.Usual())), aboveOrBelow(r.Usual())),
-		Observed: v.now, Want: &want, Confidence: sureOf(r.Surprise(&hotOfPeers)),
-		Why:    fmt.Sprintf("%s more than usual, where %s do not count", kelvins(r.Recent()), kelvins(hotOfPeers.Slack)),
+		Seen: fmt.Sprintf("GPU %d: %s at %s at %s of its power limit, %s hotter than its load explains, for %s; %d peers are %s hotter",
+			g.Index, sensorNames[k], celsius(v.now), percentOf(h.Load), kelvins(v.rest), lastingOf(&v.Peers), v.compare, kelvins(v.common)),
+		Expected: "about " + celsius(want) + ", by its load and what its peers have in common now",
+		Observed: v.now, Want: &want, Confidence: sureOf(v.Peers.Surprise(&hotOfPeers)),
+		Why:    "how its temperature follows from the load was learned of itself, so that a place in warmer air does not count",
 		Action: "Look for a blocked heat sink, a failed fan or a loose cold plate of this GPU; move work away before it slows down.",
 	}
 }
 
-func (d *HotGPU) abovePast(g *collector.GPU, h *heat, k int) Evidence {
+func abovePast(g *collector.GPU, h *heat, k int) Evidence {
 	v := &h.Sensors[k]
-	r := &v.Bands[h.band].Past
-	want := r.Usual()
+	want := v.expected
 	return Evidence{
 		Title: fmt.Sprintf("GPU %d runs hotter than usual", g.Index),
-		Seen: fmt.Sprintf("GPU %d: %s at %s at %s of its power limit, for %s; it has %s at this load to compare with",
-			g.Index, sensorNames[k], celsius(v.now), percentOf(h.Load), lastingOf(r), count(v.compare, "peer", "peers")),
+		Seen: fmt.Sprintf("GPU %d: %s at %s at %s of its power limit, %s hotter than its load explains, for %s; it has %s to compare with",
+			g.Index, sensorNames[k], celsius(v.now), percentOf(h.Load), kelvins(v.rest), lastingOf(&v.Past), count(v.compare, "peer", "peers")),
 		Expected: "about " + celsius(want) + " at this load, by its own past",
-		Observed: v.now, Want: &want, Confidence: sureOf(r.Surprise(&hotOfPast)),
+		Observed: v.now, Want: &want, Confidence: sureOf(v.Past.Surprise(&hotOfPast)),
 		Why: "by its own past only: warmer air looks the same",
 	}
 }
@@ -115,25 +100,25 @@ func nearWords(g *collector.GPU, h *heat) Evidence {
 }
 
 // trendOf fills in how soon the slowdown is reached, if the temperature goes on to rise.
-func (d *HotGPU) trendOf(s *collector.Snapshot, g *collector.GPU, h *heat, k int, o *Observation) {
-	v := &h.Sensors[k]
+func (d *HotGPU) trendOf(s *collector.Snapshot, g *collector.GPU, h *heat, o *Observation) {
+	v := &h.Sensors[0]
 	t := v.Trend.growth()
-	if o.Score = min(t.Score, 0.9); t.Score < 1 || k == hotMemory || math.IsNaN(h.slowdown) {
+	matters := hotReachedAlone
+	if v.Trend.peers {
+		matters = hotReached
+	}
+	soonest, likely, latest := t.Until(v.Trend.now+h.slowdown-v.now, s.Time.Add(-d.moved))
+	if o.Score = min(t.Score, 0.9); t.Score < 1 || v.Trend.lasting < hotGrowsFor || likely > matters {
 		return
 	}
-	limit, matters := v.Trend.limit(v, h.slowdown)
-	soonest, likely, latest := t.Until(limit, s.Time.Add(-d.moved))
-	if likely > matters {
-		return
-	}
-	want := v.top().Past.Usual()
+	want := v.now - t.Rise
 	o.Score, o.At = t.Score, t.At.Add(d.moved-t.Over)
 	o.Surprise = leakSurprise(time.Duration(v.Trend.lasting) * time.Minute)
 	o.Evidence = Evidence{
 		Title: fmt.Sprintf("GPU %d heats up", g.Index),
 		Seen: fmt.Sprintf("GPU %d: core rises by %s an hour since %s at the same load, now %s, at its slowdown of %s in %s",
 			g.Index, kelvins(3600*t.PerSecond), timeOf(o.At, s.Time), celsius(v.now), celsius(h.slowdown), rangeOf(soonest, likely, latest)),
-		Expected: "about " + celsius(want) + " at full load", Observed: v.now, Want: &want, Confidence: Likely,
+		Expected: "about " + celsius(want) + " at this load, as before", Observed: v.now, Want: &want, Confidence: Likely,
 		Why: fmt.Sprintf("a trend over %s (Mann–Kendall z %s)", span(t.Over), significant(t.Z, 2)),
 	}
 }
@@ -151,7 +136,7 @@ func (d *HotGPU) tellNode(s *collector.Snapshot, judged, hot int, together bool,
 			continue
 		}
 		for k := range h.Sensors {
-			if r := &h.Sensors[k].Bands[h.band].Past; r.Score() >= 1 {
+			if r := &h.Sensors[k].Past; h.Sensors[k].wellKnown && r.Score() >= 1 {
 				above = max(above, r.Recent())
 				least = min(least, r.Surprise(&hotOfPast))
 				o.Score = max(o.Score, r.Score())
@@ -162,8 +147,8 @@ func (d *HotGPU) tellNode(s *collector.Snapshot, judged, hot int, together bool,
 	want := 0.0
 	o.Evidence = Evidence{
 		Title:    "All GPUs of the node run hot",
-		Seen:     fmt.Sprintf("%d of %d GPUs that are under steady load are up to %s hotter than each was at that load", hot, judged, kelvins(above)),
-		Expected: "each about as hot as usual at its load",
+		Seen:     fmt.Sprintf("%d of %d GPUs that are under steady load are up to %s hotter than their load explains", hot, judged, kelvins(above)),
+		Expected: "each as hot as its load makes it",
 		Observed: above, Want: &want, Confidence: sureOf(least),
 		Why:    "so many at once share a cause: the air that comes in, or the fans",
 		Action: "Look at the room's and the rack's temperature, the node's fans and its air filters before any GPU.",
@@ -193,10 +178,11 @@ func aboveOrBelow(x float64) string {
 }
 
 type trendState struct {
-	Leak    []byte  `json:"leak,omitempty"`
-	Base    float64 `json:"base,omitempty"`
-	Peers   bool    `json:"peers,omitempty"`
-	Lasting int     `json:"lasting,omitempty"`
+	Leak    []byte                      `json:"leak,omitempty"`
+	Loads   [stream.PlaneInputs]float64 `json:"loads,omitzero"`
+	Base    float64                     `json:"base,omitempty"`
+	Peers   bool                        `json:"peers,omitempty"`
+	Lasting int                         `json:"lasting,omitempty"`
 }
 
 func (t trend) MarshalJSON() ([]byte, error) {
@@ -207,7 +193,7 @@ func (t trend) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(trendState{packed, t.base, t.peers, t.lasting})
+	return json.Marshal(trendState{packed, t.loads, t.base, t.peers, t.lasting})
 }
 
 func (t *trend) UnmarshalJSON(data []byte) error {
@@ -219,7 +205,7 @@ func (t *trend) UnmarshalJSON(data []byte) error {
 	if err := leak.UnmarshalBinary(s.Leak); err != nil {
 		return err
 	}
-	*t = trend{leak, s.Base, s.Peers, s.Lasting}
+	*t = trend{leak: leak, loads: s.Loads, base: s.Base, peers: s.Peers, lasting: s.Lasting}
 	return nil
 }
 

@@ -18,6 +18,7 @@ const (
 	leakForgotten  = time.Hour        // without a sample, after which a reading makes room for another
 	leakFresh      = 10 * time.Minute // so old a growth still stands beside newer ones
 	leakSoon       = 24 * time.Hour   // until it is full, somebody has to look
+	leakLasts      = 30 * time.Minute // that a growth must have scored before it is told
 	leakLull       = 30 * time.Minute // a growth that was gone for less goes on
 )
 

@@ -43,7 +43,10 @@ func (d *MemoryLeak) tell(s *collector.Snapshot, w *leakSeries, report func(Obse
 	if o.GPU != nil && o.Owner.Kind == "" {
 		o.Owner = holder(o.GPU)
 	}
-	if g.Score >= 1 {
+	if g.Score >= 1 && d.now.Sub(w.since) < leakLasts {
+		o.Score = 0.9 // a false one is over by then
+	}
+	if o.Score >= 1 {
 		soonest, likely, latest := g.Until(w.limit, d.now.Add(-d.moved))
 		o.At, o.Surprise = g.At.Add(d.moved-g.Over), w.surprise(d.now)
 		o.Severity = rules.Info

@@ -17,6 +17,7 @@ const (
 	paceMost   = 128                // workloads and endpoints whose pace is kept
 	paceKept   = 7 * 24 * time.Hour // without a sign of life
 	pacePause  = 0.7                // in logarithms: twice as slow is a pause, not a pace …
+	paceHeld   = 20                 // minutes that a regression lasts at least
 	pauseMost  = 15                 // minutes; what lasts longer is one
 	alikeLoad  = 0.3                // of the usual number of running requests: endpoints are compared at it
 	loadMemory = 12 * 60            // minutes
@@ -30,6 +31,7 @@ type pace struct {
 	Began   time.Time   `json:"began,omitzero"` // when the work slowed down
 	Running float64     `json:"running,omitempty"`
 	Minutes int         `json:"minutes,omitempty"` // that Running is over
+	Held    int         `json:"held,omitempty"`    // minutes in a row above the threshold
 
 	at     time.Time
 	paused int // minutes in a row that looked like a pause
@@ -109,6 +111,9 @@ func (p *pace) end(now time.Time) bool {
 		return false
 	}
 	p.Rise.Add(&paceLaw, x)
+	if p.Held++; p.Rise.Score() < 1 {
+		p.Held = 0
+	}
 	switch {
 	case p.Rise.Lasting() == 0:
 		p.Began = time.Time{}
@@ -116,6 +121,14 @@ func (p *pace) end(now time.Time) bool {
 		p.Began = now
 	}
 	return p.Rise.Known(&paceLaw)
+}
+
+// score is that of the rise once it has lasted: one that comes and goes is no regression.
+func (p *pace) score() float64 {
+	if p.Held < paceHeld {
+		return min(p.Rise.Score(), 0.9)
+	}
+	return p.Rise.Score()
 }
 
 // pauses reports whether the work makes a pause, as for a checkpoint.

@@ -84,7 +84,7 @@ func (d *SlowTraining) judge(s *collector.Snapshot, report func(Observation)) {
 				continue
 			}
 			judged++
-			if p.Rise.Score() >= 1 {
+			if p.score() >= 1 {
 				slow++
 				least, nats = min(least, p.slower()), min(nats, p.Rise.Surprise(&paceLaw))
 			}
@@ -120,7 +120,7 @@ func (d *SlowTraining) began(now time.Time) (at time.Time) {
 
 func (d *SlowTraining) tell(s *collector.Snapshot, who collector.Owner, p *pace, all bool, report func(Observation)) {
 	o := Observation{Subject: OwnerSubject(who), Cause: stepTimeUp, Severity: rules.Ticket, Owner: who}
-	if o.Score = p.Rise.Score(); all {
+	if o.Score = p.score(); all {
 		o.Score = 0
 	}
 	if o.Score >= 1 {

@@ -150,7 +150,6 @@ var book = []*Rule{
 		Action:   "Look at what changed before it: versions, data, neighbours on the node, clocks and links.",
 		Unit:     "seconds",
 		HiddenBy: []ID{IDStraggler},
-		For:      30 * time.Minute,
 		Hold:     20 * time.Minute,
 		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.CPUBusy},
 		Runbook:  "slow_training",
