@@ -23,17 +23,23 @@ type DetectorConfig struct {
 
 // Detectors returns all detectors, causes before what they hide.
 func Detectors(cfg DetectorConfig) []Detector {
+	judge := NewJudge()
 	return []Detector{
 		NewXid(cfg.Xid),
 		NewLost(cfg.Lost),
 		NewSXid(cfg.SXid),
+		NewHung(judge),
+		NewStalled(judge),
 		NewSaturated(cfg.Saturated),
 		NewIdle(cfg.Idle),
+		NewThrottled(judge),
 		NewHotGPU(),
 		NewMemoryLeak(),
 		NewStraggler(),
 		NewSlowTraining(),
 		NewVersion(cfg.Version),
+		NewDrainedOccupied(),
+		NewUnusual(),
 	}
 }
 

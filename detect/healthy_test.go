@@ -121,9 +121,9 @@ func (h *healthyNode) run(s *collector.Snapshot, j *healthyJob) {
 		g.Set(metric.SMActivity, min(1, 0.8*work))
 		g.Set(metric.TensorActivity, 0.5*work)
 		g.SetAt(metric.Clock, smClock, 1.98e9*(1-0.1*max(0, (watts-500)/200)))
-		g.Set(metric.MemoryUsed, j.memory*gib)
+		g.Set(metric.MemoryUsed, j.memory*oneGiB)
 		loaded := min(1, 0.05+4*h.now.Sub(j.began).Hours())
-		process(s, i, j.who, 1000*h.n+k, gib*(j.memory*loaded+0.02*h.r.Float64()))
+		process(s, i, j.who, 1000*h.n+k, oneGiB*(j.memory*loaded+0.02*h.r.Float64()))
 	}
 	if !j.train {
 		return
@@ -135,7 +135,7 @@ func (h *healthyNode) run(s *collector.Snapshot, j *healthyJob) {
 	j.rate += (rate - j.rate) / 5
 	l := workload(s, j.who)
 	l.Set(metric.WorkloadSampleRate, 64*j.rate)
-	l.SetAt(metric.WorkloadMemory, 0, gib*(30+h.r.Float64()))
+	l.SetAt(metric.WorkloadMemory, 0, oneGiB*(30+h.r.Float64()))
 }
 
 // warm lets heat follow power.

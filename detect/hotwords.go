@@ -20,7 +20,7 @@ func (d *HotGPU) tell(s *collector.Snapshot, g *collector.GPU, h *heat, together
 	if k := h.worst(func(v *sensor) float64 { return v.Peers.Score() }); h.Sensors[k].known && h.Sensors[k].compare >= hotPeers {
 		o, v := d.about(g, hotterThanPeers), &h.Sensors[k]
 		if o.Score = v.Peers.Score(); o.Score >= 1 {
-			o.Surprise, o.Evidence, higher = v.Peers.Surprise(&hotOfPeers), abovePeers(g, h, k), true
+			o.Surprise, o.Evidence, higher = nats(&v.Peers, &hotOfPeers), abovePeers(g, h, k), true
 		}
 		report(o)
 	}
@@ -30,7 +30,7 @@ func (d *HotGPU) tell(s *collector.Snapshot, g *collector.GPU, h *heat, together
 			o.Score = v.Past.Score()
 		}
 		if o.Score >= 1 {
-			o.Surprise, o.Evidence, higher = v.Past.Surprise(&hotOfPast), abovePast(g, h, k), true
+			o.Surprise, o.Evidence, higher = nats(&v.Past, &hotOfPast), abovePast(g, h, k), true
 		}
 		report(o)
 	}
@@ -70,7 +70,7 @@ func abovePeers(g *collector.GPU, h *heat, k int) Evidence {
 		Seen: fmt.Sprintf("GPU %d: %s at %s at %s of its power limit, %s hotter than its load explains, for %s; %d peers are %s hotter",
 			g.Index, sensorNames[k], celsius(v.now), percentOf(h.Load), kelvins(v.rest), lastingOf(&v.Peers), v.compare, kelvins(v.common)),
 		Expected: "about " + celsius(want) + ", by its load and what its peers have in common now",
-		Observed: v.now, Want: &want, Confidence: sureOf(v.Peers.Surprise(&hotOfPeers)),
+		Observed: v.now, Want: &want, Confidence: sureOf(nats(&v.Peers, &hotOfPeers)),
 		Why:    "how its temperature follows from the load was learned of itself, so that a place in warmer air does not count",
 		Action: "Look for a blocked heat sink, a failed fan or a loose cold plate of this GPU; move work away before it slows down.",
 	}
@@ -84,7 +84,7 @@ func abovePast(g *collector.GPU, h *heat, k int) Evidence {
 		Seen: fmt.Sprintf("GPU %d: %s at %s at %s of its power limit, %s hotter than its load explains, for %s; it has %s to compare with",
 			g.Index, sensorNames[k], celsius(v.now), percentOf(h.Load), kelvins(v.rest), lastingOf(&v.Past), count(v.compare, "peer", "peers")),
 		Expected: "about " + celsius(want) + " at this load, by its own past",
-		Observed: v.now, Want: &want, Confidence: sureOf(v.Past.Surprise(&hotOfPast)),
+		Observed: v.now, Want: &want, Confidence: sureOf(nats(&v.Past, &hotOfPast)),
 		Why: "by its own past only: warmer air looks the same",
 	}
 }
@@ -138,7 +138,7 @@ func (d *HotGPU) tellNode(s *collector.Snapshot, judged, hot int, together bool,
 		for k := range h.Sensors {
 			if r := &h.Sensors[k].Past; h.Sensors[k].wellKnown && r.Score() >= 1 {
 				above = max(above, r.Recent())
-				least = min(least, r.Surprise(&hotOfPast))
+				least = min(least, nats(r, &hotOfPast))
 				o.Score = max(o.Score, r.Score())
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"gpuvigil/rules"
 )
 
-const gib = 1 << 30
+const oneGiB = 1 << 30
 
 var chat = collector.Owner{Kind: "pod", ID: "nlp/chat", Team: "nlp"}
 
@@ -25,7 +25,7 @@ func process(s *collector.Snapshot, gpu int, who collector.Owner, pid int, bytes
 	p.Set(metric.ProcessMemoryUsed, bytes)
 	s.Processes = append(s.Processes, p)
 	s.GPUs[gpu].Set(metric.ProcessCount, 1)
-	s.GPUs[gpu].Set(metric.MemoryFree, max(80*gib-bytes, 0))
+	s.GPUs[gpu].Set(metric.MemoryFree, max(80*oneGiB-bytes, 0))
 	s.GPUs[gpu].Owners = []collector.Owner{who}
 }
 
@@ -47,7 +47,7 @@ func hoursSince(start, now time.Time) float64 { return now.Sub(start).Hours() }
 
 // growing is 40 GiB for eight hours, and then grows by a quarter in five.
 func growing(s *collector.Snapshot) float64 {
-	return gib * (40 + 2*max(hoursSince(day, s.Time)-8, 0) + 0.1*unsteady(s.Time, 1))
+	return oneGiB * (40 + 2*max(hoursSince(day, s.Time)-8, 0) + 0.1*unsteady(s.Time, 1))
 }
 
 func TestMemoryLeakIsFound(t *testing.T) {
@@ -61,25 +61,25 @@ func TestMemoryLeakIsFound(t *testing.T) {
 		"of a pod on a GPU": {func(s *collector.Snapshot) { process(s, 0, chat, 7, growing(s)) },
 			"pod:nlp/chat", gpuMemory, []string{"GPU memory of pod nlp/chat on GPU 0 grows by ", " GiB an hour since ", "(from 4", " GiB), full in "}, true},
 		"of one of a pod's GPUs": {func(s *collector.Snapshot) {
-			process(s, 0, chat, 7, 40*gib)
+			process(s, 0, chat, 7, 40*oneGiB)
 			process(s, 1, chat, 8, growing(s))
 		}, "pod:nlp/chat", gpuMemory, []string{"on GPU 1"}, true},
 		"of nobody known": {func(s *collector.Snapshot) { process(s, 0, collector.Owner{}, 7, growing(s)) },
 			"gpu:GPU-0", gpuMemory, []string{"GPU memory on GPU 0 grows"}, true},
 		"of a GPU without a list": {func(s *collector.Snapshot) {
 			s.GPUs[0].Set(metric.MemoryUsed, growing(s))
-			s.GPUs[0].Set(metric.MemoryFree, 80*gib-growing(s))
+			s.GPUs[0].Set(metric.MemoryFree, 80*oneGiB-growing(s))
 		}, "gpu:GPU-0", gpuMemory, []string{"GPU memory on GPU 0 grows", "full in "}, true},
 		"in the host, with a limit": {func(s *collector.Snapshot) {
 			l := workload(s, chat)
 			l.SetAt(metric.WorkloadMemory, 0, growing(s)/2)
 			l.SetAt(metric.WorkloadMemory, 1, growing(s)/2)
-			l.Set(metric.WorkloadMemoryLimit, 64*gib)
-			s.Node.Set(metric.HostMemoryAvailable, 900*gib)
+			l.Set(metric.WorkloadMemoryLimit, 64*oneGiB)
+			s.Node.Set(metric.HostMemoryAvailable, 900*oneGiB)
 		}, "pod:nlp/chat", hostMemory, []string{"host memory (anon and shmem) of pod nlp/chat grows", "full in "}, true},
 		"in a host with much room": {func(s *collector.Snapshot) {
 			workload(s, chat).SetAt(metric.WorkloadMemory, 0, growing(s))
-			s.Node.Set(metric.HostMemoryAvailable, 900*gib)
+			s.Node.Set(metric.HostMemoryAvailable, 900*oneGiB)
 		}, "pod:nlp/chat", hostMemory, []string{"full in 1"}, false},
 		"in a host that does not tell what it has": {func(s *collector.Snapshot) {
 			workload(s, chat).SetAt(metric.WorkloadMemory, 0, growing(s))
@@ -88,7 +88,7 @@ func TestMemoryLeakIsFound(t *testing.T) {
 			e := endpoint(s, "GPU-0")
 			running := 8 + 4*math.Sin(hoursSince(day, s.Time)/4)
 			e.Set(metric.RequestsRunning, running)
-			e.Set(metric.KVCacheUsage, running*growing(s)/gib/40*0.06)
+			e.Set(metric.KVCacheUsage, running*growing(s)/oneGiB/40*0.06)
 		}, "endpoint:http://chat-70b:8000/metrics#vllm/chat-70b", kvCache, []string{"KV cache for each running request of chat-70b grows"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestMemoryLeakSaysWhenItIsFull(t *testing.T) {
 func TestMemoryLeakLookAlikes(t *testing.T) {
 	gpu := func(bytes func(hours float64, at time.Time) float64) func(*collector.Snapshot) {
 		return func(s *collector.Snapshot) {
-			process(s, 0, chat, 7, gib*(bytes(hoursSince(day, s.Time), s.Time)+0.05*unsteady(s.Time, 1)))
+			process(s, 0, chat, 7, oneGiB*(bytes(hoursSince(day, s.Time), s.Time)+0.05*unsteady(s.Time, 1)))
 		}
 	}
 	for name, set := range map[string]func(*collector.Snapshot){
@@ -164,13 +164,13 @@ func TestMemoryLeakLookAlikes(t *testing.T) {
 			h := hoursSince(day, s.Time)
 			for i := range 2 {
 				if h > float64(3*i) {
-					process(s, i, collector.Owner{Kind: "pod", ID: fmt.Sprintf("nlp/chat-%d", int(h/7)*2+i)}, 100*i+int(h/7), 60*gib)
+					process(s, i, collector.Owner{Kind: "pod", ID: fmt.Sprintf("nlp/chat-%d", int(h/7)*2+i)}, 100*i+int(h/7), 60*oneGiB)
 				}
 			}
 		},
 		"a new job every three hours": func(s *collector.Snapshot) {
 			n := int(hoursSince(day, s.Time) / 3)
-			process(s, 0, collector.Owner{Kind: "job", ID: fmt.Sprintf("slurm/%d", n)}, n, gib*float64(20+7*(n%5)))
+			process(s, 0, collector.Owner{Kind: "job", ID: fmt.Sprintf("slurm/%d", n)}, n, oneGiB*float64(20+7*(n%5)))
 		},
 		"a KV cache that follows the traffic of the day": func(s *collector.Snapshot) {
 			h := hoursSince(day, s.Time)
@@ -181,8 +181,8 @@ func TestMemoryLeakLookAlikes(t *testing.T) {
 		},
 		"the page cache beside memory that does not grow": func(s *collector.Snapshot) {
 			l := workload(s, chat)
-			l.SetAt(metric.WorkloadMemory, 0, 20*gib)
-			l.SetAt(metric.WorkloadMemory, 1, 2*gib)
+			l.SetAt(metric.WorkloadMemory, 0, 20*oneGiB)
+			l.SetAt(metric.WorkloadMemory, 1, 2*oneGiB)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestMemoryLeakThroughRestartGapAndClock(t *testing.T) {
 	st := newStage(t, DetectorConfig{}, time.Minute)
 	real := day
 	st.set = func(s *collector.Snapshot) {
-		process(s, 0, chat, 7, gib*(40+2*max(hoursSince(day, real)-8, 0)+0.1*unsteady(real, 1)))
+		process(s, 0, chat, 7, oneGiB*(40+2*max(hoursSince(day, real)-8, 0)+0.1*unsteady(real, 1)))
 		real = real.Add(time.Minute)
 	}
 	st.run(9 * time.Hour)
@@ -233,7 +233,7 @@ func TestMemoryLeakEndsWithItsProcess(t *testing.T) {
 	if !st.firing(rules.IDMemoryLeak, "pod:nlp/chat") {
 		t.Fatal("no leak to begin with")
 	}
-	pid, grown = 8, func(s *collector.Snapshot) float64 { return 40 * gib }
+	pid, grown = 8, func(s *collector.Snapshot) float64 { return 40 * oneGiB }
 	st.run(70 * time.Minute)
 	if f := st.finding(rules.IDMemoryLeak, "pod:nlp/chat"); f.State != Resolved {
 		t.Errorf("70 min after another process took its place it is %s: %s", f.State, f.Evidence.Seen)
@@ -245,14 +245,14 @@ func TestMemoryLeakForgetsInTime(t *testing.T) {
 	before := d.capped.Get()
 	s := node(day, 1)
 	for i := range leakSeriesMost + 3 {
-		process(s, 0, collector.Owner{Kind: "pod", ID: fmt.Sprint(i)}, i, gib)
+		process(s, 0, collector.Owner{Kind: "pod", ID: fmt.Sprint(i)}, i, oneGiB)
 	}
 	d.Observe(s, func(Observation) {})
 	if len(d.order) != leakSeriesMost || d.capped.Get()-before != 3 {
 		t.Errorf("%d readings are kept and %d counted as too many, want %d and 3", len(d.order), d.capped.Get()-before, leakSeriesMost)
 	}
 	s = node(day.Add(2*time.Hour), 1)
-	process(s, 0, collector.Owner{Kind: "pod", ID: "late"}, 9999, gib)
+	process(s, 0, collector.Owner{Kind: "pod", ID: "late"}, 9999, oneGiB)
 	d.Observe(s, func(Observation) {})
 	if len(d.order) != leakSeriesMost || len(d.series) != leakSeriesMost || d.series[leakOf{Owner: collector.Owner{Kind: "pod", ID: "late"}, UUID: "GPU-0", Cause: gpuMemory}] == nil {
 		t.Error("a new pod finds no room though others have been gone for two hours")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/detect/stream"
 )
 
 // minutes divides time into minutes, in which detectors of slow things take means.
@@ -69,3 +70,9 @@ func away(d time.Duration) string {
 	}
 	return span(d)
 }
+
+// leastNats is the surprise of what is statistical and hardly surprises: 0 would be a fact.
+const leastNats = 0.1
+
+// nats is the surprise of an observation that rests on a rise.
+func nats(r *stream.Rise, law *stream.RiseLaw) float64 { return max(r.Surprise(law), leastNats) }

@@ -144,17 +144,17 @@ func (p *pace) unit() string { return paceSignals[p.Signal].unit }
 
 func (p *pace) shift(by time.Duration) { shift(by, &p.Seen, &p.Began, &p.at) }
 
-// paces are those of all workloads, by owner.
-type paces struct {
+// paceBook has those of all workloads, by owner.
+type paceBook struct {
 	of    map[collector.Owner]*pace
 	order []collector.Owner
 }
 
-func newPaces() paces { return paces{of: map[collector.Owner]*pace{}} }
+func newPaceBook() paceBook { return paceBook{of: map[collector.Owner]*pace{}} }
 
 // get returns an owner's pace, nil if there is no room for it: what has not been
 // seen for a week, or else nothing, gives way.
-func (ps *paces) get(o collector.Owner, now time.Time) *pace {
+func (ps *paceBook) get(o collector.Owner, now time.Time) *pace {
 	p := ps.of[o]
 	if p != nil {
 		return p
@@ -183,7 +183,7 @@ type paceOf struct {
 	Pace  *pace           `json:"pace"`
 }
 
-func (ps *paces) save() []paceOf {
+func (ps *paceBook) save() []paceOf {
 	out := []paceOf{}
 	for _, o := range ps.order {
 		out = append(out, paceOf{o, ps.of[o]})
@@ -191,8 +191,8 @@ func (ps *paces) save() []paceOf {
 	return out
 }
 
-func (ps *paces) restore(saved []paceOf) {
-	*ps = newPaces()
+func (ps *paceBook) restore(saved []paceOf) {
+	*ps = newPaceBook()
 	for _, k := range saved {
 		p := k.Pace
 		if p == nil || p.Signal < 0 || p.Signal >= len(paceSignals) || ps.of[k.Owner] != nil || len(ps.order) >= paceMost {

@@ -24,14 +24,14 @@ const (
 // node's, and one finding.
 type SlowTraining struct {
 	minute minutes
-	jobs   paces
-	served paces // of endpoints, by an owner that stands for their key
+	jobs   paceBook
+	served paceBook // of endpoints, by an owner that stands for their key
 	capped *vm.Counter
 }
 
 // NewSlowTraining returns the detector of rule slow_training.
 func NewSlowTraining() *SlowTraining {
-	return &SlowTraining{jobs: newPaces(), served: newPaces(), capped: vm.GetOrCreateCounter(metric.FindingsCapped.Series(string(rules.IDSlowTraining)))}
+	return &SlowTraining{jobs: newPaceBook(), served: newPaceBook(), capped: vm.GetOrCreateCounter(metric.FindingsCapped.Series(string(rules.IDSlowTraining)))}
 }
 
 // Rule returns slow_training.
@@ -76,8 +76,8 @@ func endpointOwner(e *collector.Endpoint) collector.Owner {
 
 func (d *SlowTraining) judge(s *collector.Snapshot, report func(Observation)) {
 	judged, slow := 0, 0
-	least, nats := math.Inf(1), math.Inf(1)
-	for _, ps := range [...]*paces{&d.jobs, &d.served} {
+	least, rare := math.Inf(1), math.Inf(1)
+	for _, ps := range [...]*paceBook{&d.jobs, &d.served} {
 		for _, o := range ps.order {
 			p := ps.of[o]
 			if !p.end(s.Time) {
@@ -86,7 +86,7 @@ func (d *SlowTraining) judge(s *collector.Snapshot, report func(Observation)) {
 			judged++
 			if p.score() >= 1 {
 				slow++
-				least, nats = min(least, p.slower()), min(nats, p.Rise.Surprise(&paceLaw))
+				least, rare = min(least, p.slower()), min(rare, nats(&p.Rise, &paceLaw))
 			}
 		}
 	}
@@ -99,8 +99,8 @@ func (d *SlowTraining) judge(s *collector.Snapshot, report func(Observation)) {
 	if judged >= 2 {
 		o := Observation{Subject: Subject{"node", s.Node.Name}, Cause: wholeNode, Severity: rules.Ticket, Score: min(float64(slow)/float64(judged), 0.99)}
 		if all {
-			o.Score, o.Evidence = 1+least, nodeSlowWords(judged, least, nats)
-			o.At, o.Surprise = d.began(s.Time), nats
+			o.Score, o.Evidence = 1+least, nodeSlowWords(judged, least, rare)
+			o.At, o.Surprise = d.began(s.Time), rare
 		}
 		report(o)
 	}
@@ -108,7 +108,7 @@ func (d *SlowTraining) judge(s *collector.Snapshot, report func(Observation)) {
 
 // began is since when the last of them has been slow.
 func (d *SlowTraining) began(now time.Time) (at time.Time) {
-	for _, ps := range [...]*paces{&d.jobs, &d.served} {
+	for _, ps := range [...]*paceBook{&d.jobs, &d.served} {
 		for _, o := range ps.order {
 			if p := ps.of[o]; p.Seen.Equal(now) {
 				at = later(at, p.Began)
@@ -124,7 +124,7 @@ func (d *SlowTraining) tell(s *collector.Snapshot, who collector.Owner, p *pace,
 		o.Score = 0
 	}
 	if o.Score >= 1 {
-		o.At, o.Surprise = p.Began, p.Rise.Surprise(&paceLaw)
+		o.At, o.Surprise = p.Began, nats(&p.Rise, &paceLaw)
 		o.Evidence = slowWords(s.WorkloadOf(who), who, p, s.Time)
 	}
 	report(o)
@@ -142,17 +142,17 @@ func slowWords(l *collector.Workload, who collector.Owner, p *pace, now time.Tim
 	return Evidence{
 		Title: "Training of " + who.ID + " has become slower", Seen: seen,
 		Expected: "about " + seconds(want) + ", as in its own last hours", Observed: p.now, Want: &want,
-		Confidence: sureOf(p.Rise.Surprise(&paceLaw)),
+		Confidence: sureOf(nats(&p.Rise, &paceLaw)),
 		Why:        "told by the workload, means of a minute against its own past",
 	}
 }
 
-func nodeSlowWords(judged int, least, nats float64) Evidence {
+func nodeSlowWords(judged int, least, rare float64) Evidence {
 	want := 0.0
 	return Evidence{
 		Title:    "All work on the node has become slower",
 		Seen:     fmt.Sprintf("all %d workloads and endpoints whose pace is known take %s or more longer than usual, each against its own past", judged, percentOf(least)),
-		Expected: "no common slow-down", Observed: least, Want: &want, Confidence: sureOf(nats),
+		Expected: "no common slow-down", Observed: least, Want: &want, Confidence: sureOf(rare),
 		Why:    "what slows all of them at once is the node's, or what they share",
 		Action: "Look at what changed on the node before it, then at power, heat, the network and the storage that they share.",
 	}
@@ -161,7 +161,7 @@ func nodeSlowWords(judged int, least, nats float64) Evidence {
 // Shift moves when workloads were seen.
 func (d *SlowTraining) Shift(by time.Duration) {
 	d.minute.shift(by)
-	for _, ps := range [...]*paces{&d.jobs, &d.served} {
+	for _, ps := range [...]*paceBook{&d.jobs, &d.served} {
 		for _, p := range ps.of {
 			p.shift(by)
 		}

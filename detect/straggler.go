@@ -40,7 +40,7 @@ const (
 	stragglerSlow    = 0.08                // in logarithms: a tenth slower, less the noise and what was learned of it
 	stragglerFor     = 10                  // minutes
 	alikeMemory      = 2.0                 // factor of memory in use within which GPUs have the same role
-	slowClock        = 0.95                // of the peers' median clock: evidence of the hardware
+	clockLag         = 0.95                // of the peers' median clock: evidence of the hardware
 	hotterPeer       = 8.0                 // kelvin above the peers' median: likewise
 	stragglerRecalls = 30 * 24 * time.Hour // for which it is remembered that a GPU slowed a job down
 	stragglerMemory  = 64                  // GPUs of which it is
@@ -56,7 +56,7 @@ var oddLaw = stream.RiseLaw{Slack: 0.015, Sigmas: 1.5, Least: 0.02, Limit: 0.12,
 // draws, computes or moves. What differs from the start is a role and no straggler.
 type Straggler struct {
 	minute minutes
-	paces  paces
+	paces  paceBook
 	groups []*peerGroup // in the order in which the jobs were first seen
 	gpus   map[string]*stragglerGPU
 	slowed map[string][]slowedJob // by GPU, which jobs it slowed down
@@ -109,7 +109,7 @@ type slowedJob struct {
 
 // NewStraggler returns the detector of rule straggler.
 func NewStraggler() *Straggler {
-	return &Straggler{paces: newPaces(), gpus: map[string]*stragglerGPU{}, slowed: map[string][]slowedJob{},
+	return &Straggler{paces: newPaceBook(), gpus: map[string]*stragglerGPU{}, slowed: map[string][]slowedJob{},
 		capped: vm.GetOrCreateCounter(metric.FindingsCapped.Series(string(rules.IDStraggler)))}
 }
 

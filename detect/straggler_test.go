@@ -62,7 +62,7 @@ func (r *ranks) set(s *collector.Snapshot) {
 		g.Set(metric.TensorActivity, 0.55*work*r.compute(i, h))
 		g.SetAt(metric.Clock, smClock, clock)
 		g.Set(metric.Temperature, 60+unsteady(s.Time, 60+i))
-		g.Set(metric.MemoryUsed, 60*gib)
+		g.Set(metric.MemoryUsed, 60*oneGiB)
 		for dir := range 2 {
 			g.SetAt(metric.NVLinkThroughput, dir, 2e11/step*(1+0.02*unsteady(s.Time, 80+i)))
 			g.SetAt(metric.PCIeThroughput, dir, 2e9/step*(1+0.1*unsteady(s.Time, 90+i)))

@@ -25,7 +25,7 @@ func (d *Straggler) tell(s *collector.Snapshot, group *peerGroup, p *pace, i int
 			o.Cause, other = stragglerHardware, stragglerSoftware
 		}
 		// A false one needs a false odd one, too; how independent the two are is not known.
-		o.Surprise = p.Rise.Surprise(&paceLaw)
+		o.Surprise = nats(&p.Rise, &paceLaw)
 		o.Severity, o.GPU, o.Evidence = rules.Ticket, g, d.evidence(group, p, g, i, why)
 	}
 	report(o)
@@ -36,7 +36,7 @@ func (d *Straggler) tell(s *collector.Snapshot, group *peerGroup, p *pace, i int
 func (d *Straggler) hardware(group *peerGroup, g *collector.GPU, now time.Time) (why []string) {
 	m := d.gpus[g.UUID]
 	clock := group.median(d, func(m *stragglerGPU) float64 { return m.value[sigClock] })
-	if x := m.value[sigClock]; x < slowClock*clock {
+	if x := m.value[sigClock]; x < clockLag*clock {
 		why = append(why, fmt.Sprintf("its SM clock is %.0f MHz, its peers' %.0f MHz", x/1e6, clock/1e6))
 	}
 	if t := group.median(d, func(m *stragglerGPU) float64 { return m.temperature }); m.temperature > t+hotterPeer {
@@ -75,7 +75,7 @@ func (d *Straggler) evidence(group *peerGroup, p *pace, g *collector.GPU, i int,
 		Expected:   "the same relation to its peers as before, and about " + seconds(p.usual()) + " for a " + p.unit(),
 		Observed:   own,
 		Want:       &want,
-		Confidence: sureOf(p.Rise.Surprise(&paceLaw)),
+		Confidence: sureOf(nats(&p.Rise, &paceLaw)),
 		Why:        "nothing speaks for the hardware: no lower clock, heat, memory error or PCIe link, and no other job that it slowed down",
 		Action:     "Look at what this rank does otherwise: its data, its host's CPU and storage, its share of the work.",
 	}

@@ -23,9 +23,9 @@ func trending() func() *collector.Snapshot {
 	s := node(now, 8)
 	r.set(s)
 	for i := 4; i < 8; i++ {
-		process(s, i, collector.Owner{Kind: "pod", ID: fmt.Sprint("nlp/chat-", i)}, i, 60*gib)
+		process(s, i, collector.Owner{Kind: "pod", ID: fmt.Sprint("nlp/chat-", i)}, i, 60*oneGiB)
 	}
-	workload(s, chat).SetAt(metric.WorkloadMemory, 0, 20*gib)
+	workload(s, chat).SetAt(metric.WorkloadMemory, 0, 20*oneGiB)
 	e := endpoint(s, "GPU-7")
 	e.Set(metric.RequestsRunning, 8)
 	e.Set(metric.KVCacheUsage, 0.4)

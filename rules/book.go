@@ -14,13 +14,19 @@ const (
 	IDXid            ID = "xid"
 	IDGPULost        ID = "gpu_lost"
 	IDSXid           ID = "sxid"
+	IDJobHung        ID = "job_hung"
+	IDJobStalled     ID = "job_stalled"
 	IDSaturatedGPU   ID = "saturated_gpu"
 	IDIdleGPU        ID = "idle_gpu"
+	IDThrottledGPU   ID = "throttled_gpu"
 	IDHotGPU         ID = "hot_gpu"
 	IDMemoryLeak     ID = "memory_leak"
 	IDStraggler      ID = "straggler"
 	IDSlowTraining   ID = "slow_training"
 	IDVersionChanged ID = "version_changed"
+
+	IDDrainedOccupied ID = "drained_occupied"
+	IDUnusual         ID = "unusual"
 )
 
 // book is in the order in which people should read findings: certain faults first.
@@ -73,6 +79,36 @@ var book = []*Rule{
 		Runbook:  "sxid",
 	},
 	{
+		ID:       IDJobHung,
+		Title:    "Job hangs in a collective",
+		Severity: Page,
+		Meaning: "The job's GPUs spin in an operation that all ranks must take part in and one does not: they are fully used, draw little more power than at rest, " +
+			"and their links are silent. The job goes on to cost and will not go on by itself until its own timeout, if it has one. " +
+			"Judged is the job's part on this node; the rank that is silent is the suspect.",
+		Action: "Take a stack of the silent rank's process (py-spy dump, cuda-gdb), then restart the job from its last checkpoint.",
+		Unit:   "watts",
+		Hold:   5 * time.Minute,
+		Pages:  true,
+		// Ranks spin after one of them was lost: the loss is what somebody must hear of.
+		HiddenBy: []ID{IDXid, IDGPULost},
+		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.SMActivity},
+		Runbook:  "job_hung",
+	},
+	{
+		ID:       IDJobStalled,
+		Title:    "Job has stopped to work",
+		Severity: Page,
+		Meaning: "The job worked for half an hour and more, and now all its ranks on this node do next to nothing, while its processes are still there and it writes no checkpoint. " +
+			"What is not known to be a training is a ticket.",
+		Action:   "Look at what its processes wait for: the loader's workers, the file system, a rank on another node.",
+		Unit:     "ratio",
+		Hold:     5 * time.Minute,
+		Pages:    true,
+		HiddenBy: []ID{IDXid, IDGPULost},
+		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.SMActivity},
+		Runbook:  "job_stalled",
+	},
+	{
 		ID:       IDSaturatedGPU,
 		Title:    "GPU saturated while the CPU idles",
 		Severity: Ticket,
@@ -95,17 +131,32 @@ var book = []*Rule{
 		Severity: Ticket,
 		Meaning: "Somebody holds the GPU and does next to nothing with it, so nobody else can use it and it costs as much as a busy one. " +
 			"It becomes a ticket once its holder has left more than eight GPU-hours idle within a day.",
-		Action:   "Ask the holder to release the GPU, or to find out what the job waits for.",
-		Unit:     "seconds",
-		Hold:     5 * time.Minute,
-		HiddenBy: []ID{IDXid, IDGPULost},
+		Action: "Ask the holder to release the GPU, or to find out what the job waits for.",
+		Unit:   "seconds",
+		Hold:   5 * time.Minute,
+		// A job that hangs or has stalled explains why its GPUs are idle.
+		HiddenBy: []ID{IDXid, IDGPULost, IDJobHung, IDJobStalled},
 		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed},
 		Runbook:  "idle_gpu",
 	},
 	{
-		ID:       IDHotGPU,
-		Title:    "GPU runs hot",
+		ID:       IDThrottledGPU,
+		Title:    "GPU held below its speed",
 		Severity: Ticket,
+		Meaning: "Something that is no part of normal work holds the GPU's clocks down: heat, the power brake, the hardware itself; or it runs slower than its peers at the same load and power. " +
+			"A job waits for its slowest rank. The software power cap at full power is normal and no finding. A power limit below the board's own is information.",
+		Action:   "Look at temperature, air flow and power supply of the node, and at who lowered limits.",
+		Unit:     "ratio",
+		Hold:     5 * time.Minute,
+		HiddenBy: []ID{IDXid, IDGPULost},
+		Watch:    []*metric.Def{metric.Temperature, metric.MemoryTemperature, metric.PowerDraw, metric.Utilization},
+		Runbook:  "throttled_gpu",
+	},
+	{
+		ID:          IDHotGPU,
+		Title:       "GPU runs hot",
+		Severity:    Ticket,
+		Statistical: true,
 		Meaning: "A GPU is hotter than its peers at the same load, or than it was at that load, or comes close to the temperature at which it is slowed down. " +
 			"If all GPUs of the node are hotter at once, one finding about the node says so.",
 		Action:   "Look at the GPU's heat sink, cold plate and fan; for the whole node at its fans and the air that comes in.",
@@ -117,9 +168,10 @@ var book = []*Rule{
 		Runbook:  "hot_gpu",
 	},
 	{
-		ID:       IDMemoryLeak,
-		Title:    "Memory leaks",
-		Severity: Ticket,
+		ID:          IDMemoryLeak,
+		Title:       "Memory leaks",
+		Severity:    Ticket,
+		Statistical: true,
 		Meaning: "Memory grows steadily and does not come back, on a GPU, in the host or in an inference server's KV cache: what grows ends when it is full. " +
 			"It is a ticket if that is within a day, else information.",
 		Action:  "Find out what holds the memory, and restart the workload before it is full.",
@@ -129,9 +181,10 @@ var book = []*Rule{
 		Runbook: "memory_leak",
 	},
 	{
-		ID:       IDStraggler,
-		Title:    "GPU slows its job down",
-		Severity: Ticket,
+		ID:          IDStraggler,
+		Title:       "GPU slows its job down",
+		Severity:    Ticket,
+		Statistical: true,
 		Meaning: "A training makes less progress than usual while one of its GPUs does something else than its peers. In synchronous training all wait for the slowest. " +
 			"The hardware is suspected only with evidence of its own.",
 		Action:  "Look at what this GPU's rank does otherwise; with evidence against the hardware, take the GPU out and test it.",
@@ -142,9 +195,10 @@ var book = []*Rule{
 		Runbook: "straggler",
 	},
 	{
-		ID:       IDSlowTraining,
-		Title:    "Training has become slower",
-		Severity: Ticket,
+		ID:          IDSlowTraining,
+		Title:       "Training has become slower",
+		Severity:    Ticket,
+		Statistical: true,
 		Meaning: "A step, sample or token of a training takes longer than it took the same workload before, and goes on to. " +
 			"If everything on the node whose pace is known slows down at once, one finding about the node says so instead.",
 		Action:   "Look at what changed before it: versions, data, neighbours on the node, clocks and links.",
@@ -165,6 +219,33 @@ var book = []*Rule{
 		Hold:    time.Hour,
 		Watch:   []*metric.Def{metric.GPUsSeen},
 		Runbook: "version_changed",
+	},
+	{
+		ID:       IDDrainedOccupied,
+		Title:    "Drained node still occupied",
+		Severity: Ticket,
+		Meaning: "The node was drained half an hour ago or longer, and work still runs on its GPUs. Whoever waits for it to become empty, " +
+			"to upgrade or to repair it, waits for that work.",
+		Action:  "Ask the holder to end or to move the work, or find out why it was not evicted; if it should go on, take the drain back.",
+		Unit:    "GPUs",
+		For:     30 * time.Minute,
+		Hold:    5 * time.Minute,
+		Watch:   []*metric.Def{metric.Utilization, metric.GPUsSeen},
+		Runbook: "drained_occupied",
+	},
+	{
+		ID:       IDUnusual,
+		Title:    "GPU and its workload behave unlike their habit",
+		Severity: Ticket,
+		Meaning: "Several readings of the GPU, of its holder and of the servers on it have together left what is usual for this kind of workload. " +
+			"Nobody knows whether that is a fault: a single unusual reading is not told, and what the readings say together is rare at this strength.",
+		Action:      "Look at what changed at that time: a release, the traffic, a neighbour on the GPU.",
+		Unit:        "nats",
+		Hold:        30 * time.Minute,
+		Statistical: true,
+		HiddenBy:    []ID{IDXid, IDGPULost, IDSaturatedGPU},
+		Watch:       []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.RequestsWaiting, metric.QueueTimeP95},
+		Runbook:     "unusual",
 	},
 }
 
