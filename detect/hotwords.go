@@ -170,13 +170,6 @@ func celsius(t float64) string { return fmt.Sprintf("%.0f °C", t) }
 
 func kelvins(t float64) string { return fmt.Sprintf("%.1f K", t) }
 
-func aboveOrBelow(x float64) string {
-	if x < 0 {
-		return "below"
-	}
-	return "above"
-}
-
 type trendState struct {
 	Leak    []byte                      `json:"leak,omitempty"`
 	Loads   [stream.PlaneInputs]float64 `json:"loads,omitzero"`
