@@ -54,7 +54,7 @@ func newSoftStage(t *testing.T, cfg MismatchConfig, step time.Duration) *softSta
 }
 
 // process puts a process of an owner on a GPU.
-func process(o collector.Owner, container, name string, pid, gpu int) collector.Process {
+func rankProcess(o collector.Owner, container, name string, pid, gpu int) collector.Process {
 	p := collector.Process{PID: pid, Start: uint64(pid), Name: name, GPU: gpu, UUID: fmt.Sprintf("GPU-%d", gpu), Owner: o, Container: container,
 		Readings: collector.NewReadings(metric.Process)}
 	p.Set(metric.ProcessMemoryUsed, 10<<30)
@@ -65,7 +65,7 @@ func process(o collector.Owner, container, name string, pid, gpu int) collector.
 // ranks puts so many processes of one program on as many GPUs.
 func (v *softStage) ranks(o collector.Owner, n int) {
 	for i := range n {
-		v.processes = append(v.processes, process(o, "main", "python3", 100+len(v.processes), i))
+		v.processes = append(v.processes, rankProcess(o, "main", "python3", 100+len(v.processes), i))
 	}
 }
 
@@ -147,12 +147,12 @@ func TestWhatLooksLikeRanksThatDiffer(t *testing.T) {
 			v.loaded(slurmJob, "cuda_runtime", "11.8.89", 4)
 		},
 		"a sidecar in the pod": func(v *softStage) {
-			v.processes = []collector.Process{process(chatPod, "main", "python3", 1, 0), process(chatPod, "preprocess", "python3", 2, 0)}
+			v.processes = []collector.Process{rankProcess(chatPod, "main", "python3", 1, 0), rankProcess(chatPod, "preprocess", "python3", 2, 0)}
 			v.loaded(chatPod, "torch", "2.9.1", 1)
 			v.loaded(chatPod, "torch", "2.4.0", 1)
 		},
 		"two programs in one job": func(v *softStage) {
-			v.processes = []collector.Process{process(slurmJob, "", "trainer", 1, 0), process(slurmJob, "", "vllm", 2, 1)}
+			v.processes = []collector.Process{rankProcess(slurmJob, "", "trainer", 1, 0), rankProcess(slurmJob, "", "vllm", 2, 1)}
 			v.loaded(slurmJob, "torch", "2.9.1", 1)
 			v.loaded(slurmJob, "torch", "2.8.0", 1)
 		},

@@ -12,7 +12,7 @@ import (
 	"gpuvigil/rules"
 )
 
-const chat = "endpoint:http://chat-70b:8000/metrics#vllm/chat-70b"
+const chatEndpoint = "endpoint:http://chat-70b:8000/metrics#vllm/chat-70b"
 
 // asked is what is asked of an endpoint whose GPU has room: its server's own CPU is what
 // is slow.
@@ -73,7 +73,7 @@ func TestQueueAboveItsObjective(t *testing.T) {
 		st.run(4 * time.Minute)
 		st.silent("before it lasted five minutes")
 		st.run(6 * time.Minute)
-		f := st.finding(rules.IDQueueing, chat)
+		f := st.finding(rules.IDQueueing, chatEndpoint)
 		if f == nil || f.State != Firing || f.Cause != causeAboveSLO || f.Severity != rules.Ticket || f.Evidence.Confidence != Certain {
 			t.Fatalf("after ten minutes above the objective the finding is %+v, want a ticket of above_slo, certain", f)
 		}
@@ -89,7 +89,7 @@ func TestQueueAboveItsObjective(t *testing.T) {
 		st.restart()
 		st.set = bearable.apply
 		st.run(8 * time.Minute)
-		if f := st.finding(rules.IDQueueing, chat); f.State != Resolved || f.Ended != "cleared" {
+		if f := st.finding(rules.IDQueueing, chatEndpoint); f.State != Resolved || f.Ended != "cleared" {
 			t.Errorf("eight minutes after the queue went away the finding is %s %s, want resolved, cleared", f.State, f.Ended)
 		}
 	})
@@ -117,7 +117,7 @@ func TestQueueInFrontOfABusyGPUIsTheOtherRules(t *testing.T) {
 }
 
 // growing makes a queue of so many more each second, and is how it is asked.
-func growing(from time.Time, perSecond float64) func(*collector.Snapshot) {
+func growingQueue(from time.Time, perSecond float64) func(*collector.Snapshot) {
 	return func(s *collector.Snapshot) {
 		a := tooMuch
 		a.queue, a.waiting = 0.05, 1+math.Floor(perSecond*s.Time.Sub(from).Seconds())
@@ -130,12 +130,12 @@ func TestQueueThatGrows(t *testing.T) {
 		st := newStage(t, DetectorConfig{}, step)
 		st.set = bearable.apply
 		st.run(time.Hour)
-		st.set = growing(st.now, 4)
+		st.set = growingQueue(st.now, 4)
 		st.run(4 * time.Minute)
 		st.restart() // how far it has grown survives
 		st.silent("a queue that has grown for four minutes")
 		st.run(5 * time.Minute)
-		f := st.finding(rules.IDQueueing, chat)
+		f := st.finding(rules.IDQueueing, chatEndpoint)
 		if f == nil || f.State != Firing || f.Cause != causeGrowing || f.Evidence.Confidence != Young {
 			t.Fatalf("after nine minutes of growth the finding is %+v, want it of growing, young", f)
 		}
@@ -223,7 +223,7 @@ func TestQueueingAgainAndAgain(t *testing.T) {
 					st.run(32 * time.Minute)
 				}
 			}
-			f := st.finding(rules.IDQueueing, chat)
+			f := st.finding(rules.IDQueueing, chatEndpoint)
 			if f == nil || f.Cause != causeEpisodes || st.causes(rules.IDQueueing) != causeEpisodes {
 				t.Fatalf("four times each of two mornings: %+v, told of %q; want one finding of episodes", f, st.causes(rules.IDQueueing))
 			}
@@ -260,7 +260,7 @@ func TestQueueBesideAnIdleSibling(t *testing.T) {
 		st.run(4 * time.Minute)
 		st.silent("a sibling that was idle for four minutes")
 		st.run(6 * time.Minute)
-		f := st.finding(rules.IDQueueing, chat)
+		f := st.finding(rules.IDQueueing, chatEndpoint)
 		if f == nil || f.State != Firing || f.Cause != causeIdleSibling || !strings.Contains(f.Evidence.Seen, "they wait while http://sibling:8000/metrics of the same model has nothing to do") {
 			t.Fatalf("the finding is %+v, want it of idle_sibling with the sibling's name", f)
 		}

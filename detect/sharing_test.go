@@ -50,7 +50,7 @@ func newSharedStage(t *testing.T, cfg DetectorConfig, step time.Duration) *share
 }
 
 func (v *sharedStage) join(o collector.Owner, name string, memory, sm float64) {
-	p := process(o, "main", name, 100+len(v.processes), 0)
+	p := rankProcess(o, "main", name, 100+len(v.processes), 0)
 	p.Set(metric.ProcessMemoryUsed, memory)
 	p.Set(metric.ProcessUtilization, sm)
 	v.processes = append(v.processes, p)
@@ -85,8 +85,6 @@ var (
 	train    = collector.Owner{Kind: "pod", ID: "nlp/train-0", Team: "nlp"}
 	sneak    = collector.Owner{Kind: "pod", ID: "vision/sneak"}
 )
-
-const oneGiB = 1 << 30
 
 func TestTwoOwnersOfOneGPU(t *testing.T) {
 	for _, step := range []time.Duration{time.Second, time.Minute} {

@@ -24,7 +24,7 @@ func rankedNode() func() *collector.Snapshot {
 		g.Set(metric.MemoryUsed, 40<<30)
 		g.Set(metric.MIGMode, 0)
 		g.Allocations = []collector.Allocation{{UUID: g.UUID, Owner: slurmJob, Source: "slurm"}}
-		s.Processes = append(s.Processes, process(slurmJob, "main", "python3", 100+i, i))
+		s.Processes = append(s.Processes, rankProcess(slurmJob, "main", "python3", 100+i, i))
 	}
 	for _, c := range []string{"cuda_runtime", "cudnn", "libcuda", "nccl", "torch"} {
 		s.Inventory.Runtimes = append(s.Inventory.Runtimes, collector.Runtime{Owner: slurmJob, Component: c, Version: "12.8.90", Processes: 8})

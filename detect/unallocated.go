@@ -47,9 +47,9 @@ type steadiness struct {
 	Since   time.Time                       `json:"since"`         // it is given to nobody
 	Busy    time.Time                       `json:"busy,omitzero"` // it computes steadily
 	At      time.Time                       `json:"at"`            // of the newest reading
-	Sum     [signals]float64                `json:"sum"`           // of this minute
+	Sum     [steadySignals]float64                `json:"sum"`           // of this minute
 	Count   int                             `json:"count"`
-	Means   [steadyMinutes][signals]float64 `json:"means"` // of the minutes before, oldest at Next
+	Means   [steadyMinutes][steadySignals]float64 `json:"means"` // of the minutes before, oldest at Next
 	Next    int                             `json:"next"`
 	Minutes int                             `json:"minutes"` // known in a row
 
@@ -62,7 +62,7 @@ const (
 	computeSignal = iota
 	powerSignal
 	memorySignal
-	signals
+	steadySignals
 )
 
 // NewUnallocated returns the detector of rule unallocated_compute.
@@ -134,7 +134,7 @@ func (d *Unallocated) allows(o collector.Owner) bool {
 }
 
 func (st *steadiness) read(g *collector.GPU, at time.Time) {
-	v := [signals]float64{g.Value(metric.SMActivity), g.Value(metric.PowerDraw), g.Value(metric.MemoryUtilization)}
+	v := [steadySignals]float64{g.Value(metric.SMActivity), g.Value(metric.PowerDraw), g.Value(metric.MemoryUtilization)}
 	if math.IsNaN(v[computeSignal]) {
 		v[computeSignal] = g.Value(metric.Utilization)
 	}
@@ -165,12 +165,12 @@ func (st *steadiness) close() {
 	}
 	st.Next = (st.Next + 1) % steadyMinutes
 	st.Minutes = min(st.Minutes+1, steadyMinutes)
-	st.Sum, st.Count = [signals]float64{}, 0
+	st.Sum, st.Count = [steadySignals]float64{}, 0
 }
 
 // steady returns for how many of the last minutes the GPU computed steadily, by all
 // signals that are told, and the signals' means.
-func (st *steadiness) steady() (minutes int, means [signals]float64) {
+func (st *steadiness) steady() (minutes int, means [steadySignals]float64) {
 	if st.Minutes == 0 {
 		return 0, means
 	}
@@ -213,7 +213,7 @@ func (d *Unallocated) tell(s *collector.Snapshot, g *collector.GPU, st *steadine
 	report(o)
 }
 
-func unallocatedEvidence(s *collector.Snapshot, g *collector.GPU, st *steadiness, means [signals]float64) Evidence {
+func unallocatedEvidence(s *collector.Snapshot, g *collector.GPU, st *steadiness, means [steadySignals]float64) Evidence {
 	want := 0.0
 	lasted := s.Time.Sub(st.Busy)
 	seen := fmt.Sprintf("given to nobody, and computes steadily for %s, at %s and %.0f W", span(lasted), percentOf(means[computeSignal]), means[powerSignal])

@@ -43,7 +43,7 @@ type UnknownUse struct {
 	at    time.Time          // of the newest list
 	now   time.Time
 	told  []*unknownOf      // in the order in which they were seen
-	keys  map[nameOf]string // of names and uids, so that nothing is made anew for each list
+	keys  map[usedName]string // of names and uids, so that nothing is made anew for each list
 }
 
 // use is when something was seen.
@@ -52,7 +52,7 @@ type use struct {
 	Last  time.Time `json:"last"`
 }
 
-type nameOf struct {
+type usedName struct {
 	kind int
 	text string
 	uid  int
@@ -71,7 +71,7 @@ type unknownOf struct {
 
 // NewUnknownUse returns the detector of rule unknown_use.
 func NewUnknownUse(cfg UnknownUseConfig) *UnknownUse {
-	return &UnknownUse{cfg: cfg, uses: [2]map[string]*use{{}, {}}, keys: map[nameOf]string{}}
+	return &UnknownUse{cfg: cfg, uses: [2]map[string]*use{{}, {}}, keys: map[usedName]string{}}
 }
 
 // Rule returns unknown_use.
@@ -117,10 +117,10 @@ func (d *UnknownUse) look(s *collector.Snapshot, at time.Time) {
 			continue
 		}
 		if p.Name != "" {
-			d.see(s, p, 0, d.key(nameOf{text: p.Name}), at)
+			d.see(s, p, 0, d.key(usedName{text: p.Name}), at)
 		}
 		if p.UID >= 0 {
-			d.see(s, p, 1, d.key(nameOf{kind: 1, uid: p.UID}), at)
+			d.see(s, p, 1, d.key(usedName{kind: 1, uid: p.UID}), at)
 		}
 	}
 	for _, u := range d.told {
@@ -172,7 +172,7 @@ func (d *UnknownUse) room(kind int) bool {
 
 // key returns what a name or a uid is known by. Digits do not tell names apart: workers
 // and versions are numbered.
-func (d *UnknownUse) key(n nameOf) string {
+func (d *UnknownUse) key(n usedName) string {
 	if k, ok := d.keys[n]; ok {
 		return k
 	}

@@ -119,7 +119,7 @@ func TestUnusualModelUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachStep(t, func(t *testing.T, step time.Duration) {
 				st := then(t, c.habit, from, step, alwaysUse(c.then), c.within)
-				f := st.finding(rules.IDUnusualModelUse, chat)
+				f := st.finding(rules.IDUnusualModelUse, chatEndpoint)
 				if f == nil || f.State != Firing || f.Severity != rules.Ticket {
 					t.Fatalf("after %s the finding is %+v, want a ticket", c.within, f)
 				}
@@ -185,7 +185,7 @@ func TestUnusualUseLookAlikes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			habit, from := habitOf(t, c.days, c.usual)
 			st := then(t, habit, from, time.Minute, c.then, c.lasts)
-			if f := st.finding(rules.IDUnusualModelUse, chat); f != nil || st.causes(rules.IDUnusualModelUse) != "" {
+			if f := st.finding(rules.IDUnusualModelUse, chatEndpoint); f != nil || st.causes(rules.IDUnusualModelUse) != "" {
 				t.Errorf("%s is called unusual: %+v", name, f)
 			}
 		})
@@ -213,12 +213,12 @@ func TestUnusualUseGoesOn(t *testing.T) {
 		}
 	}
 	st.run(20 * time.Minute)
-	if !st.firing(rules.IDUnusualModelUse, chat) {
-		t.Errorf("the finding is %+v, want it to fire", st.finding(rules.IDUnusualModelUse, chat))
+	if !st.firing(rules.IDUnusualModelUse, chatEndpoint) {
+		t.Errorf("the finding is %+v, want it to fire", st.finding(rules.IDUnusualModelUse, chatEndpoint))
 	}
 	st.set = newClients(alwaysUse(everyday)).apply
 	st.run(time.Hour)
-	if st.firing(rules.IDUnusualModelUse, chat) {
+	if st.firing(rules.IDUnusualModelUse, chatEndpoint) {
 		t.Error("an hour after the use is usual again the finding fires on")
 	}
 }

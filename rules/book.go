@@ -25,6 +25,10 @@ const (
 	IDSaturatedGPU   ID = "saturated_gpu"
 	IDIdleGPU        ID = "idle_gpu"
 	IDThrottledGPU   ID = "throttled_gpu"
+	IDHotGPU         ID = "hot_gpu"
+	IDMemoryLeak     ID = "memory_leak"
+	IDStraggler      ID = "straggler"
+	IDSlowTraining   ID = "slow_training"
 	IDVersionChanged ID = "version_changed"
 	IDDataMovement   ID = "data_movement"
 	IDSpend          ID = "spend"
@@ -294,6 +298,62 @@ var book = []*Rule{
 		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor},
 		Watch:    []*metric.Def{metric.Temperature, metric.MemoryTemperature, metric.PowerDraw, metric.Utilization},
 		Runbook:  "throttled_gpu",
+	},
+	{
+		ID:          IDHotGPU,
+		Title:       "GPU runs hot",
+		Severity:    Ticket,
+		Statistical: true,
+		Meaning: "A GPU is hotter than its peers at the same load, or than it was at that load, or comes close to the temperature at which it is slowed down. " +
+			"If all GPUs of the node are hotter at once, one finding about the node says so.",
+		Action:   "Look at the GPU's heat sink, cold plate and fan; for the whole node at its fans and the air that comes in.",
+		Unit:     "degrees Celsius",
+		For:      10 * time.Minute,
+		Hold:     30 * time.Minute,
+		HiddenBy: []ID{IDGPULost},
+		Watch:    []*metric.Def{metric.Temperature, metric.MemoryTemperature, metric.PowerDraw, metric.FanSpeed},
+		Runbook:  "hot_gpu",
+	},
+	{
+		ID:          IDMemoryLeak,
+		Title:       "Memory leaks",
+		Severity:    Ticket,
+		Statistical: true,
+		Meaning: "Memory grows steadily and does not come back, on a GPU, in the host or in an inference server's KV cache: what grows ends when it is full. " +
+			"It is a ticket if that is within a day, else information.",
+		Action:  "Find out what holds the memory, and restart the workload before it is full.",
+		Unit:    "bytes",
+		Hold:    time.Hour,
+		Watch:   []*metric.Def{metric.MemoryUsed, metric.HostMemoryAvailable, metric.KVCacheUsage},
+		Runbook: "memory_leak",
+	},
+	{
+		ID:          IDStraggler,
+		Title:       "GPU slows its job down",
+		Severity:    Ticket,
+		Statistical: true,
+		Meaning: "A training makes less progress than usual while one of its GPUs does something else than its peers. In synchronous training all wait for the slowest. " +
+			"The hardware is suspected only with evidence of its own.",
+		Action:  "Look at what this GPU's rank does otherwise; with evidence against the hardware, take the GPU out and test it.",
+		Unit:    "units of the signal that differs",
+		For:     10 * time.Minute,
+		Hold:    15 * time.Minute,
+		Watch:   []*metric.Def{metric.PowerDraw, metric.SMActivity, metric.TensorActivity, metric.Temperature},
+		Runbook: "straggler",
+	},
+	{
+		ID:          IDSlowTraining,
+		Title:       "Training has become slower",
+		Severity:    Ticket,
+		Statistical: true,
+		Meaning: "A step, sample or token of a training takes longer than it took the same workload before, and goes on to. " +
+			"If everything on the node whose pace is known slows down at once, one finding about the node says so instead.",
+		Action:   "Look at what changed before it: versions, data, neighbours on the node, clocks and links.",
+		Unit:     "seconds",
+		HiddenBy: []ID{IDStraggler},
+		Hold:     20 * time.Minute,
+		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.CPUBusy},
+		Runbook:  "slow_training",
 	},
 	{
 		ID:       IDVersionChanged,

@@ -1,0 +1,325 @@
+package detect
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	vm "github.com/VictoriaMetrics/metrics"
+
+	"gpuvigil/collector"
+	"gpuvigil/detect/stream"
+	"gpuvigil/internal/metric"
+	"gpuvigil/rules"
+)
+
+const (
+	leakSeriesMost = 256              // readings that are watched; each keeps 1.9 KiB
+	leakForgotten  = time.Hour        // without a sample, after which a reading makes room for another
+	leakFresh      = 10 * time.Minute // so old a growth still stands beside newer ones
+	leakSoon       = 24 * time.Hour   // until it is full, somebody has to look
+	leakLasts      = 30 * time.Minute // that a growth must have scored before it is told
+	leakLull       = 30 * time.Minute // a growth that was gone for less goes on
+)
+
+// The causes of rule memory_leak.
+const (
+	gpuMemory  = "gpu_memory"
+	hostMemory = "host_memory"
+	kvCache    = "kv_cache"
+)
+
+// MemoryLeak watches for memory that grows steadily and does not come back: of each
+// owner on each GPU and in the host, and of an inference server's KV cache for each
+// request that runs. It says when that is full.
+type MemoryLeak struct {
+	series map[leakOf]*leakSeries
+	order  []*leakSeries // as first seen
+	now    time.Time
+	// moved is by how much the clock was set in all. What grows is dated by a clock
+	// that never was, as the blocks of a trend cannot be moved.
+	moved  time.Duration
+	lists  map[string]time.Time // when each GPU's processes were last listed
+	turn   uint64               // of snapshots: two may be of the same time
+	capped *vm.Counter
+}
+
+// leakOf tells the readings apart.
+type leakOf struct {
+	Owner    collector.Owner       `json:"owner,omitzero"`
+	Endpoint collector.EndpointKey `json:"endpoint,omitzero"`
+	UUID     string                `json:"uuid,omitempty"`
+	MIG      string                `json:"mig,omitempty"`
+	Cause    string                `json:"cause"`
+}
+
+// leakSeries is one reading and what was seen of it.
+type leakSeries struct {
+	of      leakOf
+	subject Subject
+	leak    *stream.Leak
+	first   processID // the oldest process that it is of
+	made    time.Time // when it was first seen
+	at      time.Time // of the newest sample
+	since   time.Time // since when it has grown like a leak; zero: it does not
+	last    time.Time // when it last did
+	level   float64
+	limit   float64 // NaN if unknown
+	turn    uint64  // of the newest sample
+
+	sum    float64 // of this snapshot's processes, or of the minute's KV use
+	weight float64 // requests that ran in the minute, summed over samples
+	oldest processID
+	minute minutes
+	told   Evidence
+	toldAt time.Time
+}
+
+// processID tells a process from all that were and will be.
+type processID struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"`
+}
+
+func (p processID) olderThan(q processID) bool {
+	return q == processID{} || p.Start < q.Start || p.Start == q.Start && p.PID < q.PID
+}
+
+// NewMemoryLeak returns the detector of rule memory_leak.
+func NewMemoryLeak() *MemoryLeak {
+	return &MemoryLeak{series: map[leakOf]*leakSeries{}, lists: map[string]time.Time{},
+		capped: vm.GetOrCreateCounter(metric.FindingsCapped.Series(string(rules.IDMemoryLeak)))}
+}
+
+// Rule returns memory_leak.
+func (d *MemoryLeak) Rule() *rules.Rule { return rules.Get(rules.IDMemoryLeak) }
+
+// Observe takes up what is new and judges what it was of.
+func (d *MemoryLeak) Observe(s *collector.Snapshot, report func(Observation)) {
+	d.now = s.Time
+	d.turn++
+	for i := range s.GPUs {
+		d.addGPU(s, &s.GPUs[i])
+	}
+	for i := range s.Workloads {
+		d.addWorkload(s, &s.Workloads[i])
+	}
+	for i := range s.Endpoints {
+		d.addEndpoint(&s.Endpoints[i])
+	}
+	for i, w := range d.order {
+		if w.turn == d.turn && !slices.ContainsFunc(d.order[:i], func(o *leakSeries) bool { return o.turn == d.turn && o.together(w) }) {
+			d.tell(s, d.worst(w), report)
+		}
+	}
+}
+
+// together reports whether two readings make one finding: the same owner's on two GPUs.
+func (w *leakSeries) together(o *leakSeries) bool {
+	return w.of.Cause == o.of.Cause && w.subject == o.subject
+}
+
+// worst returns the reading that makes the finding of w: the one that grows most.
+func (d *MemoryLeak) worst(w *leakSeries) *leakSeries {
+	best := w
+	for _, o := range d.order {
+		if o.together(w) && d.now.Sub(o.at) <= leakFresh && o.leak.Growth().Score > best.leak.Growth().Score {
+			best = o
+		}
+	}
+	return best
+}
+
+// get returns what is kept of a reading, nil if there is no room for it.
+func (d *MemoryLeak) get(of leakOf) *leakSeries {
+	w := d.series[of]
+	if w == nil {
+		if len(d.order) >= leakSeriesMost && !d.makeRoom() {
+			d.capped.Inc()
+			return nil
+		}
+		w = newLeakSeries(of)
+		w.made = d.now
+		d.inherit(w)
+		d.series[of] = w
+		d.order = append(d.order, w)
+	}
+	return w
+}
+
+func newLeakSeries(of leakOf) *leakSeries {
+	w := &leakSeries{of: of, leak: stream.NewLeak(), limit: math.NaN()}
+	switch {
+	case of.Cause == kvCache:
+		w.subject = Subject{Kind: "endpoint", ID: of.Endpoint.String()}
+	case of.Owner.Kind == "":
+		w.subject = gpuSubject(of.UUID)
+	default:
+		w.subject = OwnerSubject(of.Owner)
+	}
+	return w
+}
+
+// inherit gives a new reading what was usual of one that is gone, of the same class of
+// workload: the job of every night, the pod that takes another's place.
+func (d *MemoryLeak) inherit(w *leakSeries) {
+	if w.of.Owner.Kind == "" {
+		return
+	}
+	for _, o := range slices.Backward(d.order) {
+		if o.of.Cause == w.of.Cause && o.of.Owner != w.of.Owner && d.now.Sub(o.seen()) > leakFresh && classOf(o.of.Owner, nil) == classOf(w.of.Owner, nil) {
+			*w.leak = *o.leak
+			w.leak.Restart()
+			return
+		}
+	}
+}
+
+// makeRoom forgets the reading that has been gone for longest.
+func (d *MemoryLeak) makeRoom() bool {
+	oldest := 0
+	for i, w := range d.order {
+		if w.seen().Before(d.order[oldest].seen()) {
+			oldest = i
+		}
+	}
+	w := d.order[oldest]
+	if d.now.Sub(w.seen()) < leakForgotten {
+		return false
+	}
+	delete(d.series, w.of)
+	d.order = slices.Delete(d.order, oldest, oldest+1)
+	return true
+}
+
+func (w *leakSeries) seen() time.Time { return later(w.at, w.made) }
+
+// addGPU takes up a new list of a GPU's processes by whom they are; where there is none, the
+// memory in use of the GPU.
+func (d *MemoryLeak) addGPU(s *collector.Snapshot, g *collector.GPU) {
+	at := g.SampledAt(metric.Processes)
+	if !g.Answers() || at.IsZero() || at.Equal(d.lists[g.UUID]) {
+		return
+	}
+	d.lists[g.UUID] = at
+	listed := false
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		if p.UUID != g.UUID || !p.Has(metric.ProcessMemoryUsed) {
+			continue
+		}
+		listed = true
+		if p.Service() {
+			continue
+		}
+		if w := d.get(leakOf{Owner: p.Owner, UUID: g.UUID, MIG: p.MIG, Cause: gpuMemory}); w != nil {
+			w.add(p, d.turn)
+		}
+	}
+	if !listed && !g.MIG && !g.Has(metric.ProcessCount) && g.Has(metric.MemoryUsed) {
+		if w := d.get(leakOf{UUID: g.UUID, Cause: gpuMemory}); w != nil {
+			w.sum, w.oldest, w.turn = g.Value(metric.MemoryUsed), processID{}, d.turn
+		}
+	}
+	for _, w := range d.order {
+		if w.turn == d.turn && w.of.UUID == g.UUID {
+			w.limit = w.sum + free(s, g, w.of.MIG)
+			d.take(w, at, w.sum)
+		}
+	}
+}
+
+// add counts a process to the snapshot's sum.
+func (w *leakSeries) add(p *collector.Process, turn uint64) {
+	if w.turn != turn {
+		w.turn, w.sum, w.oldest = turn, 0, processID{}
+	}
+	w.sum += p.Value(metric.ProcessMemoryUsed)
+	if id := (processID{p.PID, p.Start}); id.olderThan(w.oldest) {
+		w.oldest = id
+	}
+}
+
+// free is how much more the GPU, or the instance, can give.
+func free(s *collector.Snapshot, g *collector.GPU, mig string) float64 {
+	if mig == "" {
+		return g.Value(metric.MemoryFree)
+	}
+	for i := range s.Instances {
+		if in := &s.Instances[i]; in.UUID == g.UUID && isInstance(mig, in.GI, in.CI) {
+			return in.Value(metric.MIGMemoryFree)
+		}
+	}
+	return math.NaN()
+}
+
+func (d *MemoryLeak) addWorkload(s *collector.Snapshot, l *collector.Workload) {
+	used := l.Value(metric.WorkloadMemory)
+	if math.IsNaN(used) || l.Owner.Kind == "" {
+		return
+	}
+	if shmem := l.ValueAt(metric.WorkloadMemory, 1); shmem > 0 {
+		used += shmem
+	}
+	at := l.SampledAt(metric.Slow)
+	w := d.get(leakOf{Owner: l.Owner, Cause: hostMemory})
+	if w == nil || at.Equal(w.at) {
+		return
+	}
+	w.oldest = processID{}
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		if id := (processID{p.PID, p.Start}); p.Owner == l.Owner && id.olderThan(w.oldest) {
+			w.oldest = id
+		}
+	}
+	w.turn = d.turn
+	w.limit = used + s.Node.Value(metric.HostMemoryAvailable)
+	if limit := l.Value(metric.WorkloadMemoryLimit); limit > 0 && !(w.limit < limit) {
+		w.limit = limit
+	}
+	d.take(w, at, used)
+}
+
+// addEndpoint takes up a minute's use of the KV cache for each request that ran: what is held for
+// requests that have ended makes it grow, a busier hour does not.
+func (d *MemoryLeak) addEndpoint(e *collector.Endpoint) {
+	at, used, running := e.SampledAt(metric.Fast), e.Value(metric.KVCacheUsage), e.Value(metric.RequestsRunning)
+	if math.IsNaN(used) || !(running >= 1) {
+		return
+	}
+	w := d.get(leakOf{Endpoint: e.Key(), Cause: kvCache})
+	if w == nil || at.Equal(w.at) {
+		return
+	}
+	w.at = at
+	if w.minute.over(at) && w.weight > 0 {
+		w.turn, w.limit = d.turn, 1/running
+		d.take(w, at, w.sum/w.weight)
+		w.sum, w.weight = 0, 0
+	}
+	w.sum += used
+	w.weight += running
+}
+
+// take gives a sample to the trend.
+func (d *MemoryLeak) take(w *leakSeries, at time.Time, x float64) {
+	if w.oldest != w.first {
+		if w.first != (processID{}) && w.oldest != (processID{}) {
+			w.leak.Restart()
+			w.since = time.Time{}
+		}
+		w.first = w.oldest
+	}
+	w.at, w.level = at, x
+	score := w.leak.Add(at.Add(-d.moved), x)
+	switch {
+	case score >= 1:
+		if w.since.IsZero() {
+			w.since = at
+		}
+		w.last = at
+	case at.Sub(w.last) > leakLull:
+		w.since = time.Time{}
+	}
+}
