@@ -110,7 +110,7 @@ func sleep(ctx context.Context, d time.Duration) {
 func (o *Outbox) next(q *queue, now time.Time) (*job, time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	wait := q.insist(now)
+	wait := min(q.insist(now), o.sumUp(q, now))
 	r := q.pick()
 	if r == nil {
 		return nil, wait

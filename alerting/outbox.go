@@ -27,8 +27,12 @@ type OutboxConfig struct {
 	Log  *slog.Logger
 
 	// Shadow is for how long after the agent's first start only pages of rules
-	// that may page are sent. Zero sends everything from the start.
+	// that may page are sent, and what Promoted says. The rest is summed up once when it
+	// is over. Zero sends everything from the start.
 	Shadow time.Duration
+
+	// Promoted are rules that the user wants to hear of at once.
+	Promoted map[rules.ID]bool
 
 	// Links returns where to go on from an incident; nil for nowhere.
 	Links func(*detect.Incident) []Link
@@ -163,6 +167,7 @@ func (o *Outbox) introduce(q *queue, i *detect.Incident, r *record, now time.Tim
 	if !shadow {
 		return r
 	}
+	r.Kept = keepBack(i)
 	q.shadowed.Inc()
 	o.change(r, now)
 	o.log.Info("would have been sent: in the first days only certain faults are", "receiver", q.Name,
@@ -172,7 +177,7 @@ func (o *Outbox) introduce(q *queue, i *detect.Incident, r *record, now time.Tim
 
 // inShadow reports whether the incident is kept back because the agent is new.
 func (o *Outbox) inShadow(i *detect.Incident, now time.Time) bool {
-	if now.Sub(o.first) >= o.cfg.Shadow {
+	if now.Sub(o.first) >= o.cfg.Shadow || o.cfg.Promoted[i.Rule] {
 		return false
 	}
 	rule := rules.Get(i.Rule)

@@ -29,6 +29,7 @@ type record struct {
 	SaidAs    detect.State `json:"said_as,omitempty"`   // and its State
 	Ended     time.Time    `json:"ended,omitzero"`      // when the end of the incident was said
 	Shadowed  bool         `json:"shadowed,omitempty"`  // kept back in the first week
+	Kept      *keptBack    `json:"kept,omitempty"`      // what that was
 	Refused   *Refusal     `json:"refused,omitempty"`   // the receiver does not take Incident
 	RefusedAt time.Time    `json:"refused_at,omitzero"` // when it last did not
 

@@ -40,6 +40,9 @@ func demand() []cog.Builder[dashboard.Panel] {
 			note: "States that the detectors watch. A state alone tells nobody: the finding needs demand, too.",
 			queries: []query{per("instance, rule, subject", value("{{instance}} {{rule}} {{subject}}", sel(metric.Condition))).
 				meaning(word{value: 0, text: "no", color: "green"}, word{value: 1, text: "holds", color: "orange"})}}),
+		stacked(panel{id: 308, title: "What holds the GPUs", w: 24, h: 8,
+			note:    "GPUs by verdict: what limits their work, or what they wait for. The page of a node and gpuvigil why have the evidence.",
+			queries: []query{ask("{{verdict}}", unitCount, "count by (verdict) (%s)", sel(metric.GPUVerdict))}}),
 	}
 }
 

@@ -86,6 +86,7 @@ func telling() []cog.Builder[dashboard.Panel] {
 		bars(panel{id: 611, title: "Notifications", w: 8, h: 7,
 			queries: []query{
 				increase(ofNode+" {{receiver}} {{result}}", "instance, receiver, result", "$__rate_interval", sel(metric.NotificationsSent)),
+				increase(ofNode+" {{rule}} not sent: {{reason}}", "instance, rule, reason", "$__rate_interval", sel(metric.FindingsSuppressed)),
 				noReceiver(),
 			}}),
 		graph(panel{id: 612, title: "Outbox", w: 8, h: 7,

@@ -28,6 +28,10 @@ func (e *Engine) follow(s *collector.Snapshot) {
 	if e.step != 0 {
 		e.shift(e.step)
 	}
+	e.elapsed = 0
+	if passed := s.Time.Sub(e.now); !e.now.IsZero() && passed <= longPause {
+		e.elapsed = max(passed, 0)
+	}
 	if e.resumed.IsZero() || s.Time.Sub(e.now) > longPause {
 		e.resumed = s.Time
 	}
@@ -38,7 +42,10 @@ func (e *Engine) follow(s *collector.Snapshot) {
 // look at the snapshot.
 func (e *Engine) shift(by time.Duration) {
 	e.history.shift(e.now, by)
-	shift(by, &e.now, &e.resumed, &e.published)
+	shift(by, &e.now, &e.resumed, &e.published, &e.state.drained)
+	if e.judge != nil {
+		e.judge.Shift(by)
+	}
 	for _, w := range e.watchers {
 		for _, t := range w.order {
 			t.Finding.shift(by)
@@ -145,5 +152,12 @@ func (d *Xid) Shift(by time.Duration) {
 			shift(by, &f.First, &f.Last)
 			f.told.Seen = "" // it names the time
 		}
+	}
+}
+
+// Shift moves when words were last found.
+func (d *Throttled) Shift(by time.Duration) {
+	for _, w := range d.told {
+		shiftAll(by, w.at[:])
 	}
 }

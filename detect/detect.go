@@ -129,11 +129,13 @@ type Finding struct {
 	LastSeen time.Time `json:"last_seen"`         // when the detector last judged the subject
 	LastTrue time.Time `json:"last_true"`         // when the condition last held
 
-	Score    float64  `json:"score"`           // as last judged
-	Evidence Evidence `json:"evidence"`        // of when the condition last held
-	Count    int      `json:"count"`           // observations at or above the threshold since it began
-	Flaps    int      `json:"flaps"`           // how often it came back within the flap window
-	Ended    string   `json:"ended,omitempty"` // why it resolved: cleared, expired, hidden
+	Score    float64  `json:"score"`              // as last judged
+	Evidence Evidence `json:"evidence"`           // of when the condition last held
+	Surprise float64  `json:"surprise,omitempty"` // nats, of a statistical finding; see Observation
+	Together int      `json:"together,omitempty"` // on how many GPUs of the node it began at once, if that is more than chance
+	Count    int      `json:"count"`              // observations at or above the threshold since it began
+	Flaps    int      `json:"flaps"`              // how often it came back within the flap window
+	Ended    string   `json:"ended,omitempty"`    // why it resolved: cleared, expired, hidden
 
 	Node      string            `json:"node"`
 	GPUIndex  int               `json:"gpu_index"` // -1 if it is not about a GPU
@@ -142,6 +144,10 @@ type Finding struct {
 	Critical  bool              `json:"critical,omitempty"` // it is about a workload that the configuration calls critical
 	Before    []collector.Event `json:"before,omitempty"`   // what changed in the ten minutes before it began
 	Simulated bool              `json:"simulated,omitempty"`
+
+	// Suppressed is why nobody is told of it: drained, because it began on a node that
+	// had been drained and on which nothing ran; empty if it is told.
+	Suppressed string `json:"suppressed,omitempty"`
 }
 
 // Key identifies a finding among those of one agent: rule, subject and cause.

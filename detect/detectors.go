@@ -24,15 +24,21 @@ type DetectorConfig struct {
 // Detectors returns all detectors, causes before what they hide.
 func Detectors(cfg DetectorConfig) []Detector {
 	saturated := NewSaturated(cfg.Saturated)
+	judge := NewJudge()
 	return []Detector{
 		NewXid(cfg.Xid),
 		NewLost(cfg.Lost),
 		NewSXid(cfg.SXid),
+		NewHung(judge),
+		NewStalled(judge),
 		saturated,
 		NewQueueing(saturated),
 		NewUnusualUse(),
 		NewIdle(cfg.Idle),
+		NewThrottled(judge),
 		NewVersion(cfg.Version),
+		NewDrainedOccupied(),
+		NewUnusual(),
 	}
 }
 

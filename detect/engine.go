@@ -9,7 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	vm "github.com/VictoriaMetrics/metrics"
+
 	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
 
@@ -28,6 +31,9 @@ type Setting struct {
 	// limit; lesser ones keep theirs but never exceed it.
 	Severity *rules.Severity
 	Disabled bool
+	// Promoted says that the user has seen enough of the rule to be told from now on,
+	// and woken where its severity says so.
+	Promoted bool
 }
 
 // Config is what an engine can be told. The zero Config works.
@@ -36,6 +42,7 @@ type Config struct {
 	Log         *slog.Logger // nil: nothing is logged
 	Settings    map[rules.ID]Setting
 	MaxFindings int // per rule, pending and firing together; 0 means 512
+	Budget      Budget
 }
 
 // Engine runs detectors over snapshots and owns the life of the findings.
@@ -45,21 +52,29 @@ type Engine struct {
 	cfg       Config
 	watchers  []*watcher // in the order of the detectors: causes before what they hide
 	versions  interface{ VersionChanges() map[string]uint64 }
+	judge     *Judge // nil if no detector reads from one
+	unjudged  *vm.Counter
 	view      atomic.Pointer[View]
 	published time.Time // when the view was last rebuilt as a whole
+
+	statistical int // rules that share the alert budget
 
 	mu        sync.Mutex
 	snapshot  *collector.Snapshot // the one being observed
 	now       time.Time           // its time
 	turn      uint64              // its number: two may be of the same time
 	step      time.Duration       // by how much the clock was set before it
+	elapsed   time.Duration       // since the one before, as far as somebody looked
 	resumed   time.Time           // since when snapshots have come without a long pause
 	changed   bool                // the view has to be rebuilt
+	gpus      int                 // the most that were seen
+	state     nodeState
 	events    eventLog
 	history   history
 	incidents incidents
 	finished  []Finding                    // resolved in the last day, oldest first
 	parked    map[rules.ID]json.RawMessage // state of detectors that do not run now
+	records   map[rules.ID]record          // and of their rules
 }
 
 // NewEngine returns an engine that runs the detectors in the given order. A rule
@@ -72,13 +87,20 @@ func NewEngine(cfg Config, detectors []Detector) *Engine {
 	if cfg.MaxFindings <= 0 {
 		cfg.MaxFindings = defaultMaxFindings
 	}
-	e := &Engine{cfg: cfg}
+	cfg.Budget.complete()
+	e := &Engine{cfg: cfg, unjudged: vm.GetOrCreateCounter(metric.DetectorPanics.Series("verdict"))}
 	for _, d := range detectors {
 		if v, ok := d.(interface{ VersionChanges() map[string]uint64 }); ok {
 			e.versions = v
 		}
+		if v, ok := d.(judging); ok {
+			e.judge = v.Judge()
+		}
 		if !cfg.Settings[d.Rule().ID].Disabled {
 			e.watchers = append(e.watchers, e.newWatcher(d))
+			if d.Rule().Statistical {
+				e.statistical++
+			}
 		}
 	}
 	e.link(detectors)
@@ -95,12 +117,16 @@ func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 	defer e.mu.Unlock()
 	e.follow(s)
 	e.snapshot = s
+	e.count(s)
+	e.state.look(s)
 	e.events.add(s.Events)
 	e.history.add(s, e.node())
+	e.pass(s)
 	for _, w := range e.watchers {
 		e.run(w, s)
 	}
 	for _, w := range e.watchers {
+		e.company(w)
 		e.settle(w)
 	}
 	told := e.incidents.settle(e.now)
@@ -108,6 +134,23 @@ func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 	e.publish()
 	e.snapshot = nil
 	return told
+}
+
+// pass lets the judge look, whose verdicts stand also where no rule tells of them.
+func (e *Engine) pass(s *collector.Snapshot) {
+	if e.judge == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			e.unjudged.Inc()
+			e.cfg.Log.Error("the verdicts failed on a snapshot and are those of the one before; please report this as a bug",
+				"panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	if e.judge.Observe(s) {
+		e.changed = true
+	}
 }
 
 // run lets one detector look. What it panics over costs only itself.
@@ -124,7 +167,11 @@ func (e *Engine) run(w *watcher, s *collector.Snapshot) {
 	if c, ok := w.detector.(Clocked); ok && e.step != 0 {
 		c.Shift(e.step)
 	}
+	w.judged = false
 	w.detector.Observe(s, w.report)
+	if w.judged {
+		w.record.watched(e.elapsed, len(s.GPUs))
+	}
 }
 
 // take accepts one observation of the snapshot being observed.
@@ -133,6 +180,7 @@ func (e *Engine) take(w *watcher, o *Observation) {
 		w.dropped.Inc()
 		return
 	}
+	w.judged = true
 	if w.rule.State {
 		e.note(w, o)
 	}
@@ -152,7 +200,7 @@ func (e *Engine) take(w *watcher, o *Observation) {
 
 func (o *Observation) valid() bool {
 	finite := func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
-	return finite(o.Score) && o.Score >= 0 && finite(o.Surprise) && finite(o.Evidence.Observed) && (o.Evidence.Want == nil || finite(*o.Evidence.Want)) &&
+	return finite(o.Score) && o.Score >= 0 && finite(o.Surprise) && o.Surprise >= 0 && finite(o.Evidence.Observed) && (o.Evidence.Want == nil || finite(*o.Evidence.Want)) &&
 		o.Subject.Kind != "" && o.Subject.ID != ""
 }
 

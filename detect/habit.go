@@ -15,6 +15,7 @@ const (
 	maxHabits    = 1024               // of one detector; at 4 KiB each
 	habitsKept   = 7 * 24 * time.Hour // of what has not been seen since
 	habitMature  = 24 * time.Hour     // of history, before which a habit is young
+	habitLeast   = 30 * time.Minute   // before which nothing is judged
 	habitStep    = time.Minute        // readings are judged as means over it
 	habitVersion = 1
 )
@@ -64,9 +65,35 @@ func (h *habits) get(k habitKey, now time.Time) *habit {
 		}
 	}
 	v := &habit{mean: math.NaN()}
+	if peer := h.peer(k, now); peer != nil {
+		v.level.StartFrom(&peer.level)
+	}
 	h.of[k] = v
 	return v
 }
+
+// peer returns the habit that another subject of the same class has of the same reading,
+// for one that has none yet: the one with the longest history, if that is mature.
+func (h *habits) peer(k habitKey, now time.Time) *habit {
+	if k.Class == (class{}) {
+		return nil // nobody is like nobody
+	}
+	var best *habit
+	var bestKey habitKey
+	for key, v := range h.of {
+		if key.Reading != k.Reading || key.Class != k.Class || v.young() || now.Sub(v.seen) > habitsKept {
+			continue
+		}
+		if best == nil || v.first.Before(best.first) || v.first.Equal(best.first) && key.compare(bestKey) < 0 {
+			best, bestKey = v, key
+		}
+	}
+	return best
+}
+
+// judges reports whether there is history enough to judge a reading at all: half an
+// hour, and an hour where no peer's helps.
+func (v *habit) judges() bool { return !v.level.Young() && v.seen.Sub(v.first) >= habitLeast }
 
 // add takes up a reading. When that completes a minute it returns true and how unusual
 // the minute's mean was: 1 and above is an alarm by the statistic's own threshold.
@@ -123,6 +150,9 @@ type habitState struct {
 func (h *habits) MarshalJSON() ([]byte, error) {
 	states := []habitState{}
 	for k, v := range h.of {
+		if v.first.IsZero() {
+			continue // there was never a reading
+		}
 		level, err := v.level.MarshalBinary()
 		if err != nil {
 			return nil, fmt.Errorf("write what is usual of %s of %s: %w", k.Reading, k.Subject, err)

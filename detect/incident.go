@@ -21,7 +21,8 @@ type incident struct {
 	Incident
 	lastSince time.Time // when the youngest member began
 	told      time.Time // Updated as people last heard of it, by the clock of then
-	dirty     bool      // to be told with this snapshot
+	dirty     bool      // a member came, went or got worse with this snapshot
+	loud      bool      // and it is one that is told
 }
 
 // incidents groups findings of the same rule and cause that belong together: on
@@ -55,7 +56,7 @@ func (is *incidents) join(t *tracked, now time.Time) {
 // of returns the incident that a finding belongs to, or nil.
 func (is *incidents) of(t *tracked) *incident {
 	for _, in := range slices.Backward(is.all) {
-		if in.Rule != t.Rule || in.Cause != t.Cause || in.Members[0].Node != t.Node {
+		if in.Rule != t.Rule || in.Cause != t.Cause && t.Together == 0 || in.Members[0].Node != t.Node {
 			continue
 		}
 		if in.State == Firing || t.Since.Sub(in.lastSince).Abs() <= groupWindow {
@@ -73,6 +74,7 @@ func (is *incidents) touch(t *tracked, now time.Time) {
 	}
 	in.Members[t.member] = t.Finding
 	in.Severity = max(in.Severity, t.Severity)
+	in.loud = in.loud || t.Suppressed == ""
 	if in.dirty {
 		return
 	}
@@ -92,11 +94,15 @@ func (is *incidents) settle(now time.Time) []Incident {
 		if !in.dirty {
 			continue
 		}
-		in.dirty, in.told = false, in.Updated
 		if !slices.ContainsFunc(in.Members, func(f Finding) bool { return f.State == Firing }) {
 			in.State, in.Resolved = Resolved, now
+			in.loud = in.loud || !in.told.IsZero()
 		}
-		told = append(told, in.export())
+		if in.loud {
+			in.told = in.Updated
+			told = append(told, in.export())
+		}
+		in.dirty, in.loud = false, false
 	}
 	is.prune(now)
 	return told

@@ -84,18 +84,22 @@ func (e *Engine) weigh(w *watcher, t *tracked, o *Observation) {
 	}
 	if t.State == Resolved {
 		e.begin(t, o)
+		w.record.Onsets += onset(t)
 	}
 	t.holds, t.LastTrue = true, e.now
 	t.Count++
+	t.Surprise = o.Surprise
+	t.Critical = e.critical(o)
+	severity := e.afford(w, o, w.bound(o.Severity, t.Critical))
 	t.Evidence, t.Owner = o.Evidence, o.Owner
+	t.company(e.gpus)
 	if o.GPU != nil {
 		t.GPUIndex, t.GPUModel = o.GPU.Index, o.GPU.Model
 	}
 	// Severity never falls while a finding lasts: a message that is taken back and
 	// sent again is worse than one that stays serious for too long.
-	t.Critical = e.critical(o)
-	if s := w.bound(o.Severity, t.Critical); s > t.Severity {
-		t.Severity, t.worse = s, t.State == Firing
+	if severity > t.Severity {
+		t.Severity, t.worse = severity, t.State == Firing
 	}
 }
 
@@ -131,7 +135,7 @@ func (w *watcher) bound(s rules.Severity, critical bool) rules.Severity {
 		s = min(s, w.rule.Severity)
 		switch {
 		case !critical:
-		case s < rules.Ticket || w.rule.Pages && s < rules.Page:
+		case s < rules.Ticket || w.pages && s < rules.Page:
 			s++
 		}
 		return s
@@ -143,6 +147,14 @@ func (w *watcher) bound(s rules.Severity, critical bool) rules.Severity {
 		return *w.severity
 	}
 	return min(s, *w.severity)
+}
+
+// onset is 1 for a condition that counts when several GPUs do the same.
+func onset(t *tracked) float64 {
+	if t.Subject.Kind == "gpu" {
+		return 1
+	}
+	return 0
 }
 
 func (t *tracked) comeBack(now time.Time) {
@@ -194,8 +206,8 @@ func (e *Engine) advance(w *watcher, t *tracked) {
 		switch {
 		case !t.holds || e.unseen(t) > longPause:
 			e.withdraw(t)
-		case e.now.Sub(t.Since) >= w.wait && e.now.Sub(t.LastSeen) <= lately && !w.hidden(t):
-			e.fire(t)
+		case e.now.Sub(t.Since) >= w.wait && e.now.Sub(t.LastSeen) <= lately && !w.hidden(t) && e.affordable(t):
+			e.fire(w, t)
 		}
 	case Firing:
 		switch {
@@ -205,6 +217,10 @@ func (e *Engine) advance(w *watcher, t *tracked) {
 			e.resolve(t, "expired")
 		case !t.holds && e.now.Sub(t.LastTrue) >= t.holdTime(w.hold):
 			e.resolve(t, "cleared")
+		case t.Suppressed != "" && e.state.drained.IsZero():
+			t.Suppressed = "" // the node is given out again, and this is still so
+			e.incidents.touch(t, e.now)
+			e.changed = true
 		case t.worse:
 			t.worse = false
 			e.incidents.touch(t, e.now)
@@ -226,8 +242,13 @@ func (e *Engine) withdraw(t *tracked) {
 	e.changed = true
 }
 
-func (e *Engine) fire(t *tracked) {
+func (e *Engine) fire(w *watcher, t *tracked) {
 	t.State, t.Fired, t.worse = Firing, e.now, false
+	w.record.fired(e.now, t.Surprise > 0)
+	if e.state.suppresses(t.Since) {
+		t.Suppressed = drainedReason
+		w.suppressed.Inc()
+	}
 	e.incidents.join(t, e.now)
 	e.changed = true
 }
@@ -247,18 +268,33 @@ func (w *watcher) block() {
 		return
 	}
 	clear(w.blocked)
+	clear(w.victims)
 	for _, t := range w.order {
 		if t.State == Firing && t.Severity >= rules.Ticket {
 			w.blocked[t.Subject] = max(w.blocked[t.Subject], t.Severity)
+			if owner := ownerSubject(t.Owner); owner != t.Subject {
+				w.victims[owner] = max(w.victims[owner], t.Severity)
+			}
 		}
 	}
 }
 
+// hidden reports whether a cause explains the finding: on the same subject, on the job
+// whose GPU it is about, or on a GPU of the job that it is about.
 func (w *watcher) hidden(t *tracked) bool {
+	owner := ownerSubject(t.Owner)
 	for _, h := range w.hiders {
-		if s, ok := h.blocked[t.Subject]; ok && s >= t.Severity {
-			return true
+		for _, s := range [...]struct {
+			by map[Subject]rules.Severity
+			of Subject
+		}{{h.blocked, t.Subject}, {h.blocked, owner}, {h.victims, t.Subject}} {
+			if s.of.Kind != "" && s.by[s.of] >= max(t.Severity, rules.Ticket) {
+				return true
+			}
 		}
 	}
 	return false
 }
+
+// ownerSubject is an owner as the subject of a finding; zero for the unattributed.
+func ownerSubject(o collector.Owner) Subject { return Subject{Kind: o.Kind, ID: o.ID} }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"gpuvigil/collector"
@@ -23,6 +24,9 @@ type engineState struct {
 	Incidents []incidentState              `json:"incidents"`
 	Events    []collector.Event            `json:"events"`
 	Detectors map[rules.ID]json.RawMessage `json:"detectors"`
+	Records   map[rules.ID]record          `json:"records,omitempty"`
+	Drained   time.Time                    `json:"drained,omitzero"` // since when the node is
+	Verdicts  json.RawMessage              `json:"verdicts,omitempty"`
 }
 
 type findingState struct {
@@ -46,12 +50,16 @@ func (e *Engine) Save() ([]byte, error) {
 	defer e.mu.Unlock()
 	s := engineState{
 		Version: stateVersion, Time: e.now, Finished: e.finished, Events: e.events.events,
-		Detectors: map[rules.ID]json.RawMessage{},
+		Detectors: map[rules.ID]json.RawMessage{}, Records: maps.Clone(e.records), Drained: e.state.drained,
+	}
+	if s.Records == nil {
+		s.Records = map[rules.ID]record{}
 	}
 	for id, raw := range e.parked {
 		s.Detectors[id] = raw
 	}
 	for _, w := range e.watchers {
+		s.Records[w.rule.ID] = w.record
 		for _, t := range w.order {
 			f := findingState{Finding: t.Finding, Holds: t.holds, Ended: t.ended, Comebacks: t.comebacks}
 			if t.incident != nil {
@@ -68,6 +76,13 @@ func (e *Engine) Save() ([]byte, error) {
 			return nil, fmt.Errorf("save the memory of detector %s: %w", w.rule.ID, err)
 		}
 		s.Detectors[w.rule.ID] = raw
+	}
+	if e.judge != nil {
+		raw, err := e.judge.Save()
+		if err != nil {
+			return nil, fmt.Errorf("save the verdicts: %w", err)
+		}
+		s.Verdicts = raw
 	}
 	for _, in := range e.incidents.all {
 		s.Incidents = append(s.Incidents, incidentState{in.Incident, in.lastSince, in.told})
@@ -103,13 +118,16 @@ func (e *Engine) Restore(data []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now, e.finished, e.events = s.Time, s.Finished, eventLog{s.Events}
+	e.state = nodeState{drained: s.Drained}
 	e.restoreIncidents(s.Incidents)
 	watchers := map[rules.ID]*watcher{}
 	for _, w := range e.watchers {
 		watchers[w.rule.ID] = w
 		clear(w.found)
-		w.order = nil
+		w.order, w.record = nil, s.Records[w.rule.ID]
+		delete(s.Records, w.rule.ID)
 	}
+	e.records = s.Records
 	for _, f := range s.Findings {
 		if w := watchers[f.Rule]; w != nil {
 			e.restoreFinding(w, f)
@@ -121,6 +139,12 @@ func (e *Engine) Restore(data []byte) error {
 		w.block()
 	}
 	e.restoreDetectors(watchers, s.Detectors)
+	if e.judge != nil && s.Verdicts != nil {
+		if err := e.judge.Restore(s.Verdicts); err != nil {
+			e.unjudged.Inc()
+			e.cfg.Log.Error("the verdicts start without memory", "err", err)
+		}
+	}
 	e.changed = true
 	e.publish()
 	return nil

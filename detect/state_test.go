@@ -186,7 +186,8 @@ func TestStateOfTheFirstRelease(t *testing.T) {
 	if err := old.e.Restore(data); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(b.e.View(), old.e.View(), cmpopts.EquateEmpty()); diff != "" {
+	// It did not yet count how often rules fire.
+	if diff := cmp.Diff(b.e.View(), old.e.View(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Standing{}, "Fired")); diff != "" {
 		t.Errorf("view from the first release's state (-want +got):\n%s", diff)
 	}
 }

@@ -19,7 +19,9 @@ type View struct {
 	Time       time.Time   // of the newest snapshot; zero before the first
 	Findings   []Finding   // firing, then pending that nothing hides, then resolved in the last day; the worst first
 	Incidents  []Incident  // open, then resolved in the last day; the newest first
+	Standings  []Standing  // of all rules, in the order of the detectors
 	Conditions []Condition // of rules with Rule.State, by rule in the order of the detectors
+	Verdicts   []Verdict   // one for each GPU of the newest snapshot, in its order
 
 	// VersionChanges counts for each component how often its version has changed
 	// since the state began: the value of metric.VersionChanges. A component that
@@ -46,7 +48,8 @@ func (e *Engine) View() *View { return e.view.Load() }
 func (e *Engine) publish() {
 	v := &View{Time: e.now}
 	if old := e.view.Load(); old != nil && !e.changed && e.now.Sub(e.published) < refresh {
-		v.Findings, v.Incidents, v.Conditions, v.VersionChanges = old.Findings, old.Incidents, old.Conditions, old.VersionChanges
+		v.Findings, v.Incidents, v.Standings, v.Conditions, v.Verdicts = old.Findings, old.Incidents, old.Standings, old.Conditions, old.Verdicts
+		v.VersionChanges = old.VersionChanges
 	} else {
 		e.build(v)
 		e.changed, e.published = false, e.now
@@ -75,7 +78,11 @@ func (e *Engine) build(v *View) {
 		}
 		v.Conditions = append(v.Conditions, w.conditions...)
 	}
+	if e.judge != nil {
+		v.Verdicts = slices.Clone(e.judge.Verdicts())
+	}
 	v.Findings = append(v.Findings, e.finished...)
+	v.Standings = e.standings()
 	slices.SortStableFunc(v.Findings, byUrgency)
 	for _, in := range slices.Backward(e.incidents.all) {
 		v.Incidents = append(v.Incidents, in.export())

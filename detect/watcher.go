@@ -18,31 +18,40 @@ type watcher struct {
 	wait     time.Duration // rule.For
 	hold     time.Duration
 	severity *rules.Severity
+	pages    bool // it may wake somebody
+	promoted bool
 	limit    int
 	report   func(Observation)
 	hiders   []*watcher
 	hides    bool // some rule is hidden by this one
 
 	found      map[key]*tracked
-	order      []*tracked // in the order in which they were opened
-	blocked    map[Subject]rules.Severity
+	order      []*tracked                 // in the order in which they were opened
+	blocked    map[Subject]rules.Severity // subjects of findings that fire
+	victims    map[Subject]rules.Severity // and their owners
 	conditions []Condition
 	condition  map[Subject]int // position in conditions
 	seenAt     []time.Time     // of conditions, when last judged
+	record     record
+	judged     bool // it has judged something in this snapshot
 
 	seconds                   *vm.FloatCounter
 	failures, capped, dropped *vm.Counter
+	suppressed                *vm.Counter
 }
 
 func (e *Engine) newWatcher(d Detector) *watcher {
 	r, set := d.Rule(), e.cfg.Settings[d.Rule().ID]
 	w := &watcher{
-		detector: d, rule: r, wait: r.For, hold: r.Hold, severity: set.Severity, limit: e.cfg.MaxFindings,
-		found: map[key]*tracked{}, blocked: map[Subject]rules.Severity{}, condition: map[Subject]int{},
+		detector: d, rule: r, wait: r.For, hold: r.Hold, severity: set.Severity,
+		pages: r.Pages || set.Promoted, promoted: set.Promoted, limit: e.cfg.MaxFindings,
+		found: map[key]*tracked{}, blocked: map[Subject]rules.Severity{}, victims: map[Subject]rules.Severity{}, condition: map[Subject]int{},
 		seconds:  vm.GetOrCreateFloatCounter(metric.DetectorSeconds.Series(string(r.ID))),
 		failures: vm.GetOrCreateCounter(metric.DetectorPanics.Series(string(r.ID))),
 		capped:   vm.GetOrCreateCounter(metric.FindingsCapped.Series(string(r.ID))),
 		dropped:  vm.GetOrCreateCounter(metric.ObservationsDropped.Series(string(r.ID))),
+
+		suppressed: vm.GetOrCreateCounter(metric.FindingsSuppressed.Series(string(r.ID), drainedReason)),
 	}
 	if set.For != nil {
 		w.wait = *set.For

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"gpuvigil/detect"
 	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
@@ -160,6 +161,16 @@ func TestTextsAreAboutTheProduct(t *testing.T) {
 			if strings.Contains(content, foreign) {
 				t.Errorf("%s names the path %s of somebody's machine", page, foreign)
 			}
+		}
+	}
+}
+
+// TestVerdictsAreDescribed holds the page of verdicts to the closed set.
+func TestVerdictsAreDescribed(t *testing.T) {
+	page := read(t, "verdicts.md")
+	for _, v := range detect.VerdictNames {
+		if strings.Count(page, "| `"+string(v)+"` |") != 1 {
+			t.Errorf("docs/verdicts.md does not have exactly one row for the verdict %s", v)
 		}
 	}
 }

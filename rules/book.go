@@ -14,13 +14,18 @@ const (
 	IDXid            ID = "xid"
 	IDGPULost        ID = "gpu_lost"
 	IDSXid           ID = "sxid"
+	IDJobHung        ID = "job_hung"
+	IDJobStalled     ID = "job_stalled"
 	IDSaturatedGPU   ID = "saturated_gpu"
 	IDIdleGPU        ID = "idle_gpu"
+	IDThrottledGPU   ID = "throttled_gpu"
 	IDVersionChanged ID = "version_changed"
 
 	IDQueueing        ID = "queueing"
 	IDWaitingJobs     ID = "waiting_jobs"
 	IDUnusualModelUse ID = "unusual_model_use"
+	IDDrainedOccupied ID = "drained_occupied"
+	IDUnusual         ID = "unusual"
 )
 
 // book is in the order in which people should read findings: certain faults first.
@@ -73,6 +78,36 @@ var book = []*Rule{
 		Runbook:  "sxid",
 	},
 	{
+		ID:       IDJobHung,
+		Title:    "Job hangs in a collective",
+		Severity: Page,
+		Meaning: "The job's GPUs spin in an operation that all ranks must take part in and one does not: they are fully used, draw little more power than at rest, " +
+			"and their links are silent. The job goes on to cost and will not go on by itself until its own timeout, if it has one. " +
+			"Judged is the job's part on this node; the rank that is silent is the suspect.",
+		Action: "Take a stack of the silent rank's process (py-spy dump, cuda-gdb), then restart the job from its last checkpoint.",
+		Unit:   "watts",
+		Hold:   5 * time.Minute,
+		Pages:  true,
+		// Ranks spin after one of them was lost: the loss is what somebody must hear of.
+		HiddenBy: []ID{IDXid, IDGPULost},
+		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.SMActivity},
+		Runbook:  "job_hung",
+	},
+	{
+		ID:       IDJobStalled,
+		Title:    "Job has stopped to work",
+		Severity: Page,
+		Meaning: "The job worked for half an hour and more, and now all its ranks on this node do next to nothing, while its processes are still there and it writes no checkpoint. " +
+			"What is not known to be a training is a ticket.",
+		Action:   "Look at what its processes wait for: the loader's workers, the file system, a rank on another node.",
+		Unit:     "ratio",
+		Hold:     5 * time.Minute,
+		Pages:    true,
+		HiddenBy: []ID{IDXid, IDGPULost},
+		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.SMActivity},
+		Runbook:  "job_stalled",
+	},
+	{
 		ID:       IDSaturatedGPU,
 		Title:    "GPU saturated while the CPU idles",
 		Severity: Ticket,
@@ -96,12 +131,13 @@ var book = []*Rule{
 		Meaning: "Requests wait longer than they should for another reason than a GPU that is busy all the time: the queue grows without end, " +
 			"requests wait again and again, longer than was promised, or beside a replica that has nothing to do. " +
 			"A queue that the server shows and that does not exist any more is no finding.",
-		Action:  "Add replicas, or find out why those that there are do not get the requests.",
-		Unit:    "seconds of waiting; requests that wait for growing and idle_sibling; episodes in 24 h for episodes",
-		For:     5 * time.Minute,
-		Hold:    5 * time.Minute,
-		Watch:   []*metric.Def{metric.RequestsWaiting, metric.RequestsRunning, metric.QueueTimeP95, metric.ArrivalRate, metric.ServiceRate, metric.KVCacheUsage},
-		Runbook: "queueing",
+		Action:      "Add replicas, or find out why those that there are do not get the requests.",
+		Unit:        "seconds of waiting; requests that wait for growing and idle_sibling; episodes in 24 h for episodes",
+		For:         5 * time.Minute,
+		Statistical: true,
+		Hold:        5 * time.Minute,
+		Watch:       []*metric.Def{metric.RequestsWaiting, metric.RequestsRunning, metric.QueueTimeP95, metric.ArrivalRate, metric.ServiceRate, metric.KVCacheUsage},
+		Runbook:     "queueing",
 	},
 	{
 		ID:       IDUnusualModelUse,
@@ -110,11 +146,12 @@ var book = []*Rule{
 		Meaning: "What a model is asked, and what it answers, is not what is usual for it: longer prompts or answers, more errors, more requests. " +
 			"Somebody may copy the model, misuse a leaked key or try how far it can be pushed; a new client looks the same. " +
 			"How much each client asks is not available, as the servers' metrics name no client.",
-		Action:  "Tell security, and look in the gateway's log for which client the requests come from.",
-		Unit:    "times the usual",
-		Hold:    15 * time.Minute,
-		Watch:   []*metric.Def{metric.ArrivalRate, metric.RequestsRunning, metric.RequestsWaiting},
-		Runbook: "unusual_model_use",
+		Action:      "Tell security, and look in the gateway's log for which client the requests come from.",
+		Unit:        "times the usual",
+		Statistical: true,
+		Hold:        15 * time.Minute,
+		Watch:       []*metric.Def{metric.ArrivalRate, metric.RequestsRunning, metric.RequestsWaiting},
+		Runbook:     "unusual_model_use",
 	},
 	{
 		ID:       IDWaitingJobs,
@@ -135,12 +172,26 @@ var book = []*Rule{
 		Severity: Ticket,
 		Meaning: "Somebody holds the GPU and does next to nothing with it, so nobody else can use it and it costs as much as a busy one. " +
 			"It becomes a ticket once its holder has left more than eight GPU-hours idle within a day.",
-		Action:   "Ask the holder to release the GPU, or to find out what the job waits for.",
-		Unit:     "seconds",
-		Hold:     5 * time.Minute,
-		HiddenBy: []ID{IDXid, IDGPULost},
+		Action: "Ask the holder to release the GPU, or to find out what the job waits for.",
+		Unit:   "seconds",
+		Hold:   5 * time.Minute,
+		// A job that hangs or has stalled explains why its GPUs are idle.
+		HiddenBy: []ID{IDXid, IDGPULost, IDJobHung, IDJobStalled},
 		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed},
 		Runbook:  "idle_gpu",
+	},
+	{
+		ID:       IDThrottledGPU,
+		Title:    "GPU held below its speed",
+		Severity: Ticket,
+		Meaning: "Something that is no part of normal work holds the GPU's clocks down: heat, the power brake, the hardware itself; or it runs slower than its peers at the same load and power. " +
+			"A job waits for its slowest rank. The software power cap at full power is normal and no finding. A power limit below the board's own is information.",
+		Action:   "Look at temperature, air flow and power supply of the node, and at who lowered limits.",
+		Unit:     "ratio",
+		Hold:     5 * time.Minute,
+		HiddenBy: []ID{IDXid, IDGPULost},
+		Watch:    []*metric.Def{metric.Temperature, metric.MemoryTemperature, metric.PowerDraw, metric.Utilization},
+		Runbook:  "throttled_gpu",
 	},
 	{
 		ID:       IDVersionChanged,
@@ -153,6 +204,33 @@ var book = []*Rule{
 		Hold:    time.Hour,
 		Watch:   []*metric.Def{metric.GPUsSeen},
 		Runbook: "version_changed",
+	},
+	{
+		ID:       IDDrainedOccupied,
+		Title:    "Drained node still occupied",
+		Severity: Ticket,
+		Meaning: "The node was drained half an hour ago or longer, and work still runs on its GPUs. Whoever waits for it to become empty, " +
+			"to upgrade or to repair it, waits for that work.",
+		Action:  "Ask the holder to end or to move the work, or find out why it was not evicted; if it should go on, take the drain back.",
+		Unit:    "GPUs",
+		For:     30 * time.Minute,
+		Hold:    5 * time.Minute,
+		Watch:   []*metric.Def{metric.Utilization, metric.GPUsSeen},
+		Runbook: "drained_occupied",
+	},
+	{
+		ID:       IDUnusual,
+		Title:    "GPU and its workload behave unlike their habit",
+		Severity: Ticket,
+		Meaning: "Several readings of the GPU, of its holder and of the servers on it have together left what is usual for this kind of workload. " +
+			"Nobody knows whether that is a fault: a single unusual reading is not told, and what the readings say together is rare at this strength.",
+		Action:      "Look at what changed at that time: a release, the traffic, a neighbour on the GPU.",
+		Unit:        "nats",
+		Hold:        30 * time.Minute,
+		Statistical: true,
+		HiddenBy:    []ID{IDXid, IDGPULost, IDSaturatedGPU},
+		Watch:       []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.RequestsWaiting, metric.QueueTimeP95},
+		Runbook:     "unusual",
 	},
 }
 

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,10 +33,11 @@ func TestBookIsComplete(t *testing.T) {
 	}
 }
 
-// Only certain faults may wake somebody out of the box.
-func TestOnlyHardwareErrorsMayPage(t *testing.T) {
+// Only certain faults, and jobs that have stopped, may wake somebody out of the box.
+func TestOnlyFaultsAndStoppedJobsMayPage(t *testing.T) {
+	pages := []ID{IDXid, IDGPULost, IDSXid, IDJobHung, IDJobStalled}
 	for _, r := range All() {
-		if r.Pages != (r.ID == IDXid || r.ID == IDGPULost || r.ID == IDSXid) {
+		if r.Pages != slices.Contains(pages, r.ID) {
 			t.Errorf("rule %q: may page is %t", r.ID, r.Pages)
 		}
 	}

@@ -68,6 +68,10 @@ type Rule struct {
 	// should start on it.
 	Hardware bool
 
+	// Statistical says that the rule's findings are told from what is usual, and may be
+	// chance: they share the alert budget. Those of other rules are facts.
+	Statistical bool
+
 	// HiddenBy names rules whose finding on the same subject is the cause of this
 	// one: while it fires as a ticket or a page, and is no less urgent, this one stays
 	// silent.

@@ -2,25 +2,116 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 
 	"github.com/alecthomas/kingpin/v2"
 
 	"gpuvigil/internal/backtest"
+	"gpuvigil/internal/synth"
+	"gpuvigil/rules"
 )
 
 func addBacktest(app *kingpin.Application) (string, command) {
-	cmd := app.Command("backtest", "Run a detector over files of recorded series (CSV: timestamp,value) and write the score of each row; a score of 1 and above is an alarm. Exits 1 if a file cannot be read.")
+	cmd := app.Command("backtest", "Run detectors over what was recorded. With --series: one detector over files of series (CSV: timestamp,value), with the score of each row; a score of 1 and above is an alarm. "+
+		"With --recording: all rules over files of gpuvigil record, with what they would have told. Exits 1 if a file cannot be read.")
 	var o backtest.Options
-	cmd.Flag("series", "Directory of .csv files, read with all below it. A "+backtest.MapFile+" in it may say what they are.").Required().PlaceHolder("DIR").StringVar(&o.Series)
-	cmd.Flag("scores-out", "Directory that gets a file of scores for each, at the same relative path.").Required().PlaceHolder("DIR").StringVar(&o.Scores)
-	cmd.Flag("detector", "What to run: level (with leak) or leak on each file alone; straggler on the files of one directory, as peers of one job.").Default("level").EnumVar(&o.Detector, backtest.Detectors()...)
-	cmd.Flag("workers", "How many files, or groups of peers, to score at a time; 0: one for each CPU.").Default("0").IntVar(&o.Workers)
+	cmd.Flag("series", "Directory of .csv files, read with all below it. A "+backtest.MapFile+" in it may say what they are.").PlaceHolder("DIR").StringVar(&o.Series)
+	cmd.Flag("scores-out", "With --series: directory that gets a file of scores for each, at the same relative path.").PlaceHolder("DIR").StringVar(&o.Scores)
+	detector := cmd.Flag("detector", "With --series: what to run: level (with leak), which is the default, or leak on each file alone; straggler on the files of one directory, as peers of one job.").Enum(backtest.Detectors()...)
+	var r recordings
+	cmd.Flag("recording", "File of gpuvigil record, of one node; may be repeated.").PlaceHolder("FILE").StringsVar(&r.files)
+	cmd.Flag("labels", "With --recording: file that says what was really wrong (CSV or JSON, docs/backtest.md), for precision, recall and delay.").PlaceHolder("FILE").StringVar(&r.labels)
+	cmd.Flag("json", "With --recording: file that gets the results for programs.").PlaceHolder("FILE").StringVar(&r.json)
+	cmd.Flag("charts", "With --recording: file that gets one HTML page with charts.").PlaceHolder("FILE.html").StringVar(&r.charts)
+	cmd.Flag("workers", "How many files, or groups of peers, to take at a time; 0: one for each CPU.").Default("0").IntVar(&o.Workers)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
+		o.Detector = *detector
+		if err := r.check(o); err != nil {
+			return wrongUsage{err}
+		}
+		if len(r.files) > 0 {
+			return r.replay(ctx, p, o.Workers)
+		}
+		if o.Detector == "" {
+			o.Detector = "level"
+		}
 		sum, err := backtest.Run(ctx, o)
 		if _, printing := fmt.Fprintf(p.out, "%s: %d files, %d rows, of which %d without a value and %d with an alarm\n", o.Detector, sum.Files, sum.Rows, sum.Absent, sum.Alarms); err == nil {
 			err = printing
 		}
 		return err
 	}
+}
+
+// recordings are those to replay, and where the results go.
+type recordings struct {
+	files                []string
+	labels, json, charts string
+}
+
+// check refuses flags that do not belong together.
+func (r *recordings) check(o backtest.Options) error {
+	replays := len(r.files) > 0
+	switch {
+	case replays && o.Series != "":
+		return errors.New("--series and --recording are two different backtests: give one of them")
+	case replays && (o.Scores != "" || o.Detector != ""):
+		return errors.New("--scores-out and --detector go with --series, not with --recording")
+	case !replays && r.labels+r.json+r.charts != "":
+		return errors.New("--labels, --json and --charts go with --recording")
+	case !replays && o.Series == "":
+		return errors.New("give --series DIR with --scores-out DIR, or --recording FILE")
+	case !replays && o.Scores == "":
+		return errors.New("--series needs --scores-out DIR for the scores")
+	}
+	return nil
+}
+
+func (r *recordings) replay(ctx context.Context, p *program, workers int) error {
+	o := backtest.ReplayOptions{Recordings: r.files, Workers: workers, Log: p.log}
+	if r.labels != "" {
+		truths, err := backtest.ReadLabels(r.labels, kindOfFault)
+		if err != nil {
+			return err
+		}
+		o.Truths, o.Labelled = truths, true
+	}
+	done, err := backtest.Replay(ctx, o)
+	if done == nil {
+		return err
+	}
+	return errors.Join(err, done.WriteText(p.out), toFile(r.json, done.WriteJSON), toFile(r.charts, done.WriteCharts))
+}
+
+// kindOfFault tells the rules that find a synthetic fault, so that labels can name it.
+func kindOfFault(name string) (finds, also []rules.ID, known bool) {
+	for _, c := range synth.Cases() {
+		if c.Name == name && !c.Healthy() {
+			return c.Rules, c.Also, true
+		}
+	}
+	return nil, nil, false
+}
+
+// toFile writes a file anew, unless it has no name.
+func toFile(path string, write func(io.Writer) error) (err error) {
+	if path == "" {
+		return nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	defer func() {
+		if closed := file.Close(); err == nil {
+			err = closed
+		}
+	}()
+	if err := write(file); err != nil {
+		return fmt.Errorf("write the results to %s: %w", path, err)
+	}
+	return nil
 }

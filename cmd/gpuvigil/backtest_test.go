@@ -31,3 +31,34 @@ func TestBacktest(t *testing.T) {
 		t.Errorf("a detector that there is not: exit %d, want that of wrong usage", code)
 	}
 }
+
+func TestBacktestOfRecordings(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	if code, _, errs := gpuvigil(t, "record", "--simulate=e2e", "--for=3m", "--output="+file("node.rec")); code != 0 {
+		t.Fatalf("record: exit %d, %s", code, errs)
+	}
+	if err := os.WriteFile(file("labels.csv"), []byte("kind,from,to\nGPU off the bus,2026-01-05T08:00:00Z,2026-01-05T08:02:00Z\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := gpuvigil(t, "backtest", "--recording="+file("node.rec"), "--labels="+file("labels.csv"), "--json="+file("a.json"), "--charts="+file("a.html"))
+	if code != 0 || !strings.Contains(out, "Xid 79") || !strings.Contains(out, "1 of 1") {
+		t.Errorf("exit %d, want the lost GPU found as the label's kind of fault says; printed\n%s%s", code, out, errs)
+	}
+	for name, begins := range map[string]string{"a.json": "{", "a.html": "<!doctype html>"} {
+		if b, err := os.ReadFile(file(name)); err != nil || !strings.HasPrefix(string(b), begins) {
+			t.Errorf("%s: %v, begins with %.20q", name, err, b)
+		}
+	}
+	if code, _, errs := gpuvigil(t, "backtest", "--recording="+file("none.rec")); code != 1 || !strings.Contains(errs, "none.rec") {
+		t.Errorf("a recording that there is not: exit %d, %s", code, errs)
+	}
+	for _, mixed := range [][]string{
+		{}, {"--series=" + dir}, {"--series=" + dir, "--recording=x"}, {"--recording=x", "--scores-out=" + dir}, {"--recording=x", "--detector=leak"},
+		{"--series=" + dir, "--scores-out=" + file("s"), "--json=x"},
+	} {
+		if code, _, errs := gpuvigil(t, append([]string{"backtest"}, mixed...)...); code != int(exitUnknown) || !strings.Contains(errs, "--") {
+			t.Errorf("backtest %v: exit %d and %q, want wrong usage and which flags do not go together", mixed, code, errs)
+		}
+	}
+}

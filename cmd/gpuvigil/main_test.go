@@ -236,7 +236,7 @@ func TestPrintable(t *testing.T) {
 func TestUseIsUnknownOfAnotherExportersPage(t *testing.T) {
 	pod := collector.Owner{Kind: "pod", ID: "nlp-x/train-0"}
 	g := server.GPU{Present: true, Owners: []collector.Owner{pod}, Given: []server.Allocation{{Owner: pod, Source: "dcgm-exporter"}}}
-	a := &answer{snapshot: &server.Snapshot{Pages: []collector.Page{{Exporter: "dcgm-exporter", GPUs: true}}}}
+	a := &answer{snapshot: &server.Snapshot{Pages: []collector.Page{{Exporter: "dcgm-exporter", GPUs: true}}}, findings: &server.Findings{}}
 	if got, want := gpuOwner(g, a.seesProcesses()), "given to pod:nlp-x/train-0, use unknown"; got != want {
 		t.Errorf("status says %q, want %q", got, want)
 	}
@@ -274,7 +274,7 @@ func TestManyOwnersFitALine(t *testing.T) {
 		}
 	}
 	g := gpu(1, 32)
-	facts := strings.Join((&answer{snapshot: &server.Snapshot{}}).gpuFacts(&g), "\n")
+	facts := strings.Join((&answer{snapshot: &server.Snapshot{}, findings: &server.Findings{}}).gpuFacts(&g), "\n")
 	for _, want := range []string{"used by pod:ns/p0\n", "not used by pod:ns/p1, ", "and 27 more allocations"} {
 		if !strings.Contains(facts, want) {
 			t.Errorf("why does not say %q:\n%s", want, facts)

@@ -74,7 +74,7 @@ func (a *agent) build(cfg *config.Config) (*pipeline, error) {
 		return nil, err
 	}
 	p.sampler = collector.NewSampler(collector.SamplerConfig{Node: cfg.Node, Tiers: tiers(cfg.Sampling), Log: a.log}, sources)
-	p.engine = detect.NewEngine(detect.Config{Node: cfg.Node, Log: a.log, Settings: settings(cfg.Rules)}, detect.Detectors(detectors(cfg.Detect)))
+	p.engine = detect.NewEngine(detect.Config{Node: cfg.Node, Log: a.log, Settings: settings(cfg.Rules), Budget: budget(cfg.Budget)}, detect.Detectors(detectors(cfg.Detect)))
 	return p, nil
 }
 
@@ -116,7 +116,7 @@ func (p *pipeline) know(k collector.Known) {
 func (p *pipeline) takeOver() error {
 	p.ledger.Configure(p.accounts)
 	return p.outbox.Configure(alerting.OutboxConfig{
-		Node: p.cfg.Node, Log: p.log, Shadow: time.Duration(p.cfg.Alerting.Shadow), Links: p.links,
+		Node: p.cfg.Node, Log: p.log, Shadow: time.Duration(p.cfg.Alerting.Shadow), Promoted: promoted(p.cfg.Rules), Links: p.links,
 	}, p.receivers...)
 }
 
@@ -352,9 +352,21 @@ func detectors(c config.Detect) detect.DetectorConfig {
 func settings(overrides map[rules.ID]config.Rule) map[rules.ID]detect.Setting {
 	out := map[rules.ID]detect.Setting{}
 	for id, r := range overrides {
-		s := detect.Setting{Severity: r.Severity, Disabled: r.Enabled != nil && !*r.Enabled}
+		s := detect.Setting{Severity: r.Severity, Disabled: r.Enabled != nil && !*r.Enabled, Promoted: r.Promoted}
 		s.For, s.Hold = (*time.Duration)(r.For), (*time.Duration)(r.Hold)
 		out[id] = s
+	}
+	return out
+}
+
+func budget(b config.AlertBudget) detect.Budget {
+	return detect.Budget{Pages: b.Pages, Tickets: b.Tickets, GPUs: b.GPUs}
+}
+
+func promoted(overrides map[rules.ID]config.Rule) map[rules.ID]bool {
+	out := map[rules.ID]bool{}
+	for id, r := range overrides {
+		out[id] = r.Promoted
 	}
 	return out
 }

@@ -125,12 +125,12 @@ func (a *answer) printStatus(out io.Writer, missing string) error {
 			since(f.Since, now), f.Evidence.Confidence, printable(ownerName(f)))
 	}
 	if len(a.snapshot.GPUs) > 0 {
-		fmt.Fprintf(w, "\nGPU\tmodel\tbusy\tmemory\tpower\ttemperature\towner\tstate\n")
+		fmt.Fprintf(w, "\nGPU\tmodel\tbusy\tmemory\tpower\ttemperature\towner\tstate\tverdict\n")
 	}
 	for _, g := range a.snapshot.GPUs {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Index, printable(g.Model),
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Index, printable(g.Model),
 			reading(g.Readings, metric.Utilization, "%.0f %%", 100), memoryShare(g), reading(g.Readings, metric.PowerDraw, "%.0f W", 1),
-			reading(g.Readings, metric.Temperature, "%.0f °C", 1), printable(gpuOwner(g, a.seesProcesses())), a.gpuState(g))
+			reading(g.Readings, metric.Temperature, "%.0f °C", 1), printable(gpuOwner(g, a.seesProcesses())), a.gpuState(g), a.verdict(g.UUID).Name.Words())
 	}
 	fmt.Fprintf(w, "\nsource\tsees\tlast sample\n")
 	for _, s := range a.snapshot.Sources {
@@ -151,7 +151,27 @@ func (a *answer) printStatus(out io.Writer, missing string) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s%s\n", s.Name, sees, since(s.Last, now), note)
 	}
+	if need := a.need(); need != "" {
+		fmt.Fprintf(w, "\n%s\n", need)
+	}
 	return w.Flush()
+}
+
+// need says what the alert budget asks of the rules that tell by statistics, empty if
+// there are none.
+func (a *answer) need() string {
+	n := 0
+	var s detect.Standing
+	for _, r := range a.findings.Rules {
+		if r.Statistical {
+			s = r
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("alert budget, rules that tell by statistics: %d; a finding takes %.1f nats, a page %.1f nats and %.0f clean GPU-weeks (gpuvigil promote)", n, s.Need, s.NeedPage, s.ProofWeeks)
 }
 
 // missing says which GPUs that must be there are not.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"gpuvigil/collector"
 	"gpuvigil/detect"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
@@ -54,7 +55,8 @@ func (a *answer) find(text string) (subject, error) {
 	}
 	if g := a.gpu(text); g != nil {
 		return subject{name: fmt.Sprintf("%s/%d", name, g.Index), facts: a.gpuFacts(g), findings: a.about(func(f server.Finding) bool {
-			return f.Subject == detect.Subject{Kind: "gpu", ID: g.UUID} || f.GPUIndex == g.Index
+			ofOwner := func(o collector.Owner) bool { return o.String() == f.Subject.String() }
+			return f.Subject == detect.Subject{Kind: "gpu", ID: g.UUID} || f.GPUIndex == g.Index || slices.ContainsFunc(g.Owners, ofOwner)
 		})}, nil
 	}
 	if link := strings.TrimPrefix(text, "endpoint:"); len(a.served(link)) > 0 || a.targetReason(link) != "" {
@@ -75,6 +77,16 @@ func (a *answer) find(text string) (subject, error) {
 		known = append(known, fmt.Sprintf("%s/%d", name, g.Index))
 	}
 	return subject{}, fmt.Errorf("nothing is known of %q; known here: %s", printable(text), printable(strings.Join(known, ", ")))
+}
+
+// verdict returns a GPU's; unknown if the agent gives none, as before its first look.
+func (a *answer) verdict(uuid string) detect.Verdict {
+	for _, v := range a.findings.Verdicts {
+		if v.GPU == uuid {
+			return v
+		}
+	}
+	return detect.Verdict{Name: detect.VerdictUnknown}
 }
 
 func (a *answer) about(match func(server.Finding) bool) []server.Finding {
@@ -146,6 +158,9 @@ func (a *answer) gpuFacts(g *server.GPU) []string {
 		facts = append(facts, fmt.Sprintf("%s busy, %s of its memory, %s, %s", reading(g.Readings, metric.Utilization, "%.0f %%", 100), memoryShare(*g),
 			reading(g.Readings, metric.PowerDraw, "%.0f W", 1), reading(g.Readings, metric.Temperature, "%.0f °C", 1)))
 	}
+	if v := a.verdict(g.UUID); v.Evidence != "" {
+		facts = append(facts, fmt.Sprintf("%s since %s (%s): %s", v.Name.Words(), since(v.Since, a.snapshot.Time), v.Confidence, printable(v.Evidence)))
+	}
 	using, unused := holders(*g)
 	if using != nil {
 		facts = append(facts, "used by "+printable(some(using)))
@@ -187,7 +202,7 @@ func (a *answer) ownerFacts(owner string) []string {
 	for _, g := range a.snapshot.GPUs {
 		for _, o := range g.Owners {
 			if o.String() == owner {
-				gpus = append(gpus, fmt.Sprintf("%d (%s busy)", g.Index, reading(g.Readings, metric.Utilization, "%.0f %%", 100)))
+				gpus = append(gpus, fmt.Sprintf("%d (%s busy, %s)", g.Index, reading(g.Readings, metric.Utilization, "%.0f %%", 100), a.verdict(g.UUID).Name.Words()))
 			}
 		}
 	}
@@ -256,6 +271,9 @@ func (a *answer) printFinding(w io.Writer, f server.Finding) {
 	now := a.snapshot.Time
 	fmt.Fprintf(w, "\n%s\t%s on %s\n", strings.ToUpper(f.Severity.String()), printable(f.Title), subjectName(f))
 	fmt.Fprintf(w, "since\t%s, %s (%s)\n", since(f.Since, now), f.Evidence.Confidence, printable(f.Evidence.Why))
+	if f.Suppressed != "" {
+		fmt.Fprintf(w, "told\tnobody: it began after the node was drained, and nothing ran on it\n")
+	}
 	fmt.Fprintf(w, "owner\t%s\n", printable(ownerName(f)))
 	fmt.Fprintf(w, "seen\t%s\n", printable(f.Evidence.Seen))
 	if f.Evidence.Expected != "" {

@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
@@ -87,5 +88,35 @@ func TestWhyAServerCannotBeRead(t *testing.T) {
 		if reasonWords[reason] == "" {
 			t.Errorf("%s has no words", reason)
 		}
+	}
+}
+
+// A GPU's verdict is in why with its evidence, and in status in a word; a job that hangs
+// concerns each of its GPUs.
+func TestWhyTellsTheVerdict(t *testing.T) {
+	job := collector.Owner{Kind: "job", ID: "slurm/4711"}
+	now := time.Date(2026, 3, 2, 4, 0, 0, 0, time.UTC)
+	hung := detect.Finding{Rule: "job_hung", Subject: detect.Subject{Kind: "job", ID: job.ID}, GPUIndex: -1, Owner: job, State: detect.Firing}
+	a := &answer{
+		snapshot: &server.Snapshot{Time: now, GPUs: []server.GPU{{Index: 3, UUID: "GPU-3", Present: true, Owners: []collector.Owner{job}}}},
+		findings: &server.Findings{Findings: []server.Finding{{Finding: hung}}, Verdicts: []detect.Verdict{
+			{GPU: "GPU-3", Index: 3, Owner: job, Name: detect.VerdictHung, Since: now.Add(-6 * time.Minute), Evidence: "7 of 8 GPUs at 100 %", Confidence: detect.VerySure}}},
+	}
+	s, err := a.find("3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.findings) != 1 {
+		t.Error("why GPU 3 leaves out that its job hangs")
+	}
+	if facts := strings.Join(s.facts, "\n"); !strings.Contains(facts, "hung since ") || !strings.Contains(facts, "(very sure): 7 of 8 GPUs at 100 %") {
+		t.Errorf("why GPU 3 does not tell the verdict:\n%s", facts)
+	}
+	if s, err = a.find(job.String()); err != nil || !strings.Contains(strings.Join(s.facts, "\n"), "hung)") {
+		t.Errorf("why of the job does not tell its GPU's verdict (%v): %q", err, s.facts)
+	}
+	var out strings.Builder
+	if err := a.printStatus(&out, ""); err != nil || !strings.Contains(out.String(), "hung") {
+		t.Errorf("status does not tell the verdict (%v):\n%s", err, out.String())
 	}
 }

@@ -135,6 +135,10 @@ func (l *Level) Add(at time.Time, x float64) (score float64) {
 		l.begin(at, x)
 		return 0
 	}
+	if l.last == unbegun {
+		l.join(at, x)
+		return 0
+	}
 	elapsed := time.Duration(at.UnixNano() - l.last).Seconds()
 	if elapsed <= 0 {
 		return 0

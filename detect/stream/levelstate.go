@@ -90,7 +90,8 @@ func (u *usualTime) fields(f []any) []any { return append(f, &u.mean, &u.deviati
 
 // sound tells whether what is used as an index may be.
 func (l *Level) sound() bool {
-	ok := l.contexts.last < contextLevels && l.strongest < levelStatistics && l.unit >= tailUnit && l.unit < 2*tailUnit
+	ok := l.contexts.last < contextLevels && l.strongest < levelStatistics
+	ok = ok && (l.samples == 0 && l.unit == 0 || l.unit >= tailUnit && l.unit < 2*tailUnit)
 	for i := range l.windows {
 		ok = ok && l.windows[i].at < extremeBlocks
 	}

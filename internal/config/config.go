@@ -47,6 +47,7 @@ type Config struct {
 	Movement   Movement          `yaml:"movement"`
 	Textfile   Textfile          `yaml:"textfile"`
 	Detect     Detect            `yaml:"detect"`
+	Budget     AlertBudget       `yaml:"budget"`
 	Rules      map[rules.ID]Rule `yaml:"rules"`
 	Links      Links             `yaml:"links"`
 	Alerting   Alerting          `yaml:"alerting"`
@@ -133,6 +134,15 @@ type Rule struct {
 	Severity *rules.Severity `yaml:"severity"`
 	For      *Duration       `yaml:"for"`
 	Hold     *Duration       `yaml:"hold"`
+	Promoted bool            `yaml:"promoted"` // told also in the first week, and may page if severity says so
+}
+
+// AlertBudget is how many false findings of statistical rules each receiver may get in a
+// week.
+type AlertBudget struct {
+	Pages   float64 `yaml:"pages"`
+	Tickets float64 `yaml:"tickets"`
+	GPUs    int     `yaml:"gpus"` // that receivers hear of from all agents together; 0: those of this node
 }
 
 // Links are the places that messages and the page point to.
@@ -209,6 +219,7 @@ func Default() *Config {
 			IdleAfterTraining: Duration(20 * time.Minute),
 			IdleAfterNotebook: Duration(2 * time.Hour),
 		},
+		Budget:   AlertBudget{Pages: 1, Tickets: 10},
 		Alerting: Alerting{Shadow: Duration(7 * 24 * time.Hour)},
 	}
 }
@@ -341,14 +352,15 @@ func (c *Config) check(said []mistake) []mistake {
 		}
 	}
 	c.checkInference(fail)
+	c.Budget.check(fail)
 	for id, r := range c.Rules {
 		book := rules.Get(id)
 		if book == nil {
 			fail("rules."+clean(string(id)), "unknown rule, allowed: %s", strings.Join(ruleIDs(), ", "))
 			continue
 		}
-		if r.Severity != nil && *r.Severity == rules.Page && !book.Pages {
-			fail("rules."+string(id)+".severity", "found page, allowed: info, ticket: this rule is not certain enough to wake anybody")
+		if r.Severity != nil && *r.Severity == rules.Page && !book.Pages && !r.Promoted {
+			fail("rules."+string(id)+".severity", "found page, allowed: info, ticket: this rule is not certain enough to wake anybody, unless promoted is true: gpuvigil promote %s says what that would have done", id)
 		}
 	}
 	for key, link := range map[string]string{"links.dashboard": c.Links.Dashboard, "links.runbook": c.Links.Runbook, "links.page": c.Links.Page} {
@@ -362,6 +374,20 @@ func (c *Config) check(said []mistake) []mistake {
 	c.checkSlack(fail)
 	slices.SortFunc(found, func(a, b mistake) int { return cmp.Or(a.line-b.line, strings.Compare(a.text, b.text)) })
 	return found
+}
+
+// leastBudget is one false finding in twenty years.
+const leastBudget = 0.001
+
+func (b AlertBudget) check(fail func(key, format string, args ...any)) {
+	for key, n := range map[string]float64{"budget.pages": b.Pages, "budget.tickets": b.Tickets} {
+		if !(n >= leastBudget && n <= 1000) {
+			fail(key, "found %g, allowed: %g to 1000 a week", n, leastBudget)
+		}
+	}
+	if b.GPUs < 0 || b.GPUs > 1_000_000 {
+		fail("budget.gpus", "found %d, allowed: 0 (those of this node) to 1000000", b.GPUs)
+	}
 }
 
 // within reports whether a key is another one or stands below it.

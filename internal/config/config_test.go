@@ -326,3 +326,25 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestAlertBudget(t *testing.T) {
+	for source, want := range map[string]string{
+		"budget: {pages: 0}":                  "budget.pages: found 0, allowed: 0.001 to 1000 a week",
+		"budget: {tickets: -1}":               "budget.tickets: found -1",
+		"budget: {tickets: .nan}":             "budget.tickets",
+		"budget: {gpus: -8}":                  "budget.gpus: found -8, allowed: 0 (those of this node) to 1000000",
+		"budget: {gpus: 10000000}":            "budget.gpus",
+		"rules: {idle_gpu: {severity: page}}": "unless promoted is true: gpuvigil promote idle_gpu says",
+	} {
+		if _, err := Parse("x.yml", []byte(source)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", source, err, want)
+		}
+	}
+	c, err := Parse("x.yml", []byte("budget: {pages: 0.5, gpus: 2000}\nrules: {idle_gpu: {severity: page, promoted: true}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Budget != (AlertBudget{Pages: 0.5, Tickets: 10, GPUs: 2000}) || !c.Rules["idle_gpu"].Promoted {
+		t.Errorf("read as %+v and %+v", c.Budget, c.Rules)
+	}
+}

@@ -43,6 +43,8 @@ var (
 		Help: "1 while the driver answers for the GPU, 0 for a GPU that was seen since the agent started and does not answer or is lost."})
 	GPUHung = row(Def{Entity: GPU, Tier: Fast, Max: 1, Name: "vigil_gpu_hung",
 		Help: "1 while a driver call on the GPU has not returned within its limit; the GPU's other values go stale and then absent."})
+	GPUVerdict = row(Def{Entity: GPU, Kind: Info, Tier: Fast, Name: "vigil_gpu_verdict_info", Labels: []string{"verdict"},
+		Help: "What holds the GPU, or what it waits for; always 1, and one verdict for each GPU. docs/verdicts.md says what each means and what it is made of."})
 	GPUSampleAge = row(Def{Entity: GPU, Tier: Fast, Name: "vigil_gpu_sample_age_seconds",
 		Help: "Age of the GPU's newest fast reading at the last snapshot."})
 

@@ -100,6 +100,14 @@ var (
 		Help: "Snapshots that the rule's detector failed on; they were skipped for that rule only."})
 	FindingsCapped = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_findings_capped_total", Labels: []string{"rule"},
 		Help: "Observations that could not become a finding or a condition because the rule had reached its limit of subjects."})
+	FindingsSuppressed = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_findings_suppressed_total", Labels: []string{"rule", "reason"},
+		Help: "Findings that nobody is told of, by reason: drained (it began on a drained node on which nothing ran)."})
+	RuleNeed = row(Def{Entity: Agent, Name: "vigil_rule_needed_surprise_nats", Labels: []string{"rule", "severity"},
+		Help: "How rare, in nats, what a statistical rule sees must be for a finding of the severity, so that the alert budget holds. It grows with the fleet."})
+	RuleClean = row(Def{Entity: Agent, Name: "vigil_rule_clean_gpu_weeks", Labels: []string{"rule"},
+		Help: "Clean history of a statistical rule on this node, in weeks of one GPU."})
+	RuleProof = row(Def{Entity: Agent, Name: "vigil_rule_proof_gpu_weeks", Labels: []string{"rule"},
+		Help: "Clean history that a page of a statistical rule takes."})
 	ObservationsDropped = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_observations_dropped_total", Labels: []string{"rule"},
 		Help: "Observations of the rule's detector that were not finite numbers or named no subject, and were dropped."})
 )

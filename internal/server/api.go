@@ -20,6 +20,10 @@ type Findings struct {
 	Simulated bool              `json:"simulated"`
 	Findings  []Finding         `json:"findings"`  // pending, firing, and resolved in the last 24 h
 	Incidents []detect.Incident `json:"incidents"` // what people were told
+	Verdicts  []detect.Verdict  `json:"verdicts"`  // one for each GPU
+
+	// Rules says of each rule how often it has fired and what it needs to be believed.
+	Rules []detect.Standing `json:"rules"`
 
 	// History holds, for each subject of a finding (kind:id), the last hours of
 	// the readings that show its condition.
@@ -58,6 +62,8 @@ func (s *Server) apiFindings(w http.ResponseWriter, _ *http.Request) {
 		Simulated: snap.Simulated,
 		Findings:  []Finding{},
 		Incidents: orEmpty(view.Incidents),
+		Verdicts:  orEmpty(view.Verdicts),
+		Rules:     orEmpty(view.Standings),
 		History:   map[string][]History{},
 	}
 	for _, f := range view.Findings {

@@ -216,7 +216,24 @@ func view(s *collector.Snapshot) *detect.View {
 		Incidents:      []detect.Incident{{ID: "1", Rule: rules.IDXid, Cause: "xid_79", Severity: rules.Page, State: detect.Firing, Opened: lost.Since, Members: []detect.Finding{lost}}},
 		Conditions:     []detect.Condition{{Rule: rules.IDSaturatedGPU, Subject: full.Subject, Active: true}, {Rule: rules.IDSaturatedGPU, Subject: idle.Subject}},
 		VersionChanges: map[string]uint64{"driver": 2},
+		Verdicts:       verdicts(s),
 	}
+}
+
+// verdicts gives each GPU another one.
+func verdicts(s *collector.Snapshot) (all []detect.Verdict) {
+	for i := range s.GPUs {
+		v := detect.Verdict{GPU: s.GPUs[i].UUID, Index: s.GPUs[i].Index, Name: detect.VerdictNames[i], Since: s.Time.Add(-time.Hour),
+			Evidence: "GPU 98 % busy, 560 of 700 W", Confidence: detect.VerySure}
+		if !s.GPUs[i].Present {
+			v.Name, v.Evidence, v.Confidence = detect.VerdictUnknown, "the driver does not answer for it", detect.Certain
+		}
+		if len(s.GPUs[i].Owners) > 0 {
+			v.Owner = s.GPUs[i].Owners[0]
+		}
+		all = append(all, v)
+	}
+	return all
 }
 
 // lastHour draws a load that comes and goes, with a hole in it, on GPU 5 an end, and

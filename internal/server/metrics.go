@@ -12,6 +12,7 @@ import (
 	"gpuvigil/detect"
 	"gpuvigil/internal/cost"
 	"gpuvigil/internal/metric"
+	"gpuvigil/rules"
 )
 
 // The bounds of what may be many. Real nodes stay far below them.
@@ -285,6 +286,19 @@ func (e *exposition) findings(v *detect.View) {
 			e.add(metric.FindingExpected, &t.labels, *want)
 		}
 		e.add(metric.FindingScore, &t.labels, f.Score)
+	}
+	for i := range v.Verdicts {
+		d := &v.Verdicts[i]
+		e.one(metric.GPUVerdict, 1, strconv.Itoa(d.Index), d.GPU, string(d.Name))
+	}
+	for _, s := range v.Standings {
+		if !s.Statistical {
+			continue
+		}
+		e.one(metric.RuleNeed, s.Need, string(s.Rule), rules.Ticket.String())
+		e.one(metric.RuleNeed, s.NeedPage, string(s.Rule), rules.Page.String())
+		e.one(metric.RuleClean, s.CleanWeeks, string(s.Rule))
+		e.one(metric.RuleProof, s.ProofWeeks, string(s.Rule))
 	}
 	for _, c := range v.Conditions {
 		e.one(metric.Condition, number(c.Active), string(c.Rule), c.Subject.String())

@@ -137,7 +137,11 @@ func (s *Server) pageOf(snap *collector.Snapshot, view *detect.View, now time.Ti
 		p.Notices = append(p.Notices, notice{tonePage, "stopped", "The last snapshot is " + duration(now.Sub(snap.Time)) +
 			" old: the sampler has stopped. What follows is how things were then."})
 	}
-	p.gpus(&look{snap, s.cfg.History, now})
+	var verdicts []detect.Verdict
+	if view != nil {
+		verdicts = view.Verdicts
+	}
+	p.gpus(&look{snap, s.cfg.History, now}, verdicts)
 	p.host(snap)
 	p.work(snap.Inventory)
 	p.endpoints(snap)

@@ -113,6 +113,9 @@ func (l *look) card(f *detect.Finding, severity rules.Severity) card {
 	if r := rules.Get(f.Rule); r != nil && !c.Brief {
 		c.Meaning, c.Charts = r.Meaning, l.charts(f.Subject, r.Watch)
 	}
+	if f.Suppressed != "" {
+		c.Sure = joined("; ", c.Sure, "nobody was told, as the node was drained before")
+	}
 	for _, e := range f.Before {
 		c.Before = append(c.Before, line{clock(e.Time, l.now), l.event(e, f.Subject)})
 	}

@@ -26,6 +26,8 @@ type gpuRow struct {
 	State             string
 	Tone              tone
 	StateMore         string // what the state means for the numbers beside it
+	Verdict           string // what holds it
+	VerdictWhy        string // and the evidence
 	Owner             ownerCell
 	Util, Mem, Power  meter
 	Temp, MemTemp     string
@@ -50,7 +52,7 @@ type instanceRow struct {
 	Mem           meter
 }
 
-func (p *page) gpus(l *look) {
+func (p *page) gpus(l *look, verdicts []detect.Verdict) {
 	p.Model = commonModel(l.snap.GPUs)
 	for i := range l.snap.GPUs {
 		g := &l.snap.GPUs[i]
@@ -61,6 +63,9 @@ func (p *page) gpus(l *look) {
 		}
 		if p.Model == "" {
 			row.Model = oneLine(g.Model)
+		}
+		if v := verdictOf(verdicts, g.UUID); v != nil && v.Name != detect.VerdictUnknown {
+			row.Verdict, row.VerdictWhy = v.Name.Words(), oneLine(v.Evidence)
 		}
 		row.measure(g)
 		if l.history != nil {
@@ -82,6 +87,16 @@ func (p *page) told(g *collector.GPU) bool {
 		}
 	}
 	return false
+}
+
+// verdictOf returns the GPU's verdict, or nil.
+func verdictOf(verdicts []detect.Verdict, uuid string) *detect.Verdict {
+	for i := range verdicts {
+		if verdicts[i].GPU == uuid {
+			return &verdicts[i]
+		}
+	}
+	return nil
 }
 
 // commonModel is the model that all GPUs have, or nothing.

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"gpuvigil/detect"
+	"gpuvigil/internal/server"
+	"gpuvigil/rules"
+)
+
+func addPromote(app *kingpin.Application) (string, command) {
+	cmd := app.Command("promote", "Say how often each rule has fired here lately and what promoting it would do; with a rule, print the change of the configuration that promotes it. Changes nothing itself.")
+	state := addStateDir(cmd)
+	id := cmd.Arg("RULE", "The rule to promote.").String()
+	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
+		if *id != "" && rules.Get(rules.ID(*id)) == nil {
+			return wrongUsage{fmt.Errorf("no rule is called %q: gpuvigil promote lists them", *id)}
+		}
+		node, err := ask(ctx, *state)
+		if err != nil {
+			return unknown(p, err)
+		}
+		if *id == "" {
+			return printRules(p.out, node.findings)
+		}
+		return printPromotion(p.out, node.findings, rules.Get(rules.ID(*id)))
+	}
+}
+
+// printRules prints the rules with how often they fired.
+func printRules(out io.Writer, f *server.Findings) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "rule\tat most\tfired in 7 days\tneeds\tif promoted\n")
+	for _, s := range f.Rules {
+		r := rules.Get(s.Rule)
+		if r == nil {
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", s.Rule, r.Severity, s.Fired, needs(s), consequence(s, r))
+	}
+	return w.Flush()
+}
+
+// needs says what the alert budget asks of a finding.
+func needs(s detect.Standing) string {
+	if !s.Statistical {
+		return "a fact"
+	}
+	return fmt.Sprintf("%.1f nats", s.Need)
+}
+
+// consequence says what promoting the rule would change.
+func consequence(s detect.Standing, r *rules.Rule) string {
+	switch {
+	case r.Pages:
+		return "nothing: it pages out of the box"
+	case s.Promoted:
+		return "it is promoted"
+	case !s.Statistical:
+		return "also sent in the first days; may page where rules." + string(s.Rule) + ".severity is page"
+	case s.CleanWeeks < s.ProofWeeks:
+		return fmt.Sprintf("also sent in the first days; no page before %.0f clean GPU-weeks, there are %.1f", s.ProofWeeks, s.CleanWeeks)
+	}
+	return fmt.Sprintf("also sent in the first days; pages from %.1f nats on where rules.%s.severity is page", s.NeedPage, s.Rule)
+}
+
+func printPromotion(out io.Writer, f *server.Findings, r *rules.Rule) error {
+	i := slices.IndexFunc(f.Rules, func(s detect.Standing) bool { return s.Rule == r.ID })
+	if i < 0 {
+		_, err := fmt.Fprintf(out, "# Rule %s does not run on this node: rules.%s.enabled is false, or the agent is of another release.\n", r.ID, r.ID)
+		return err
+	}
+	s := f.Rules[i]
+	if r.Pages || s.Promoted {
+		_, err := fmt.Fprintf(out, "# Rule %s, %d findings in the last 7 days: %s.\n", r.ID, s.Fired, consequence(s, r))
+		return err
+	}
+	_, err := fmt.Fprintf(out, `# %s
+# It had %d findings on %s in the last 7 days. If promoted it is
+# %s.
+# Put this into the configuration of each node, and reload the agents:
+rules:
+  %s:
+    promoted: true
+`, r.Title, s.Fired, printable(f.Node), consequence(s, r), r.ID)
+	return err
+}

@@ -1,0 +1,303 @@
+package detect
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+	"gpuvigil/rules"
+)
+
+// server is a node whose first GPU serves in bursts for a pod. A test changes what it
+// does.
+type server struct {
+	*stage
+	rng  *rand.Rand
+	pod  string
+	each func(s *collector.Snapshot, g *collector.GPU, e *collector.Endpoint, w *collector.Workload)
+}
+
+func newServer(t *testing.T) *server {
+	v := &server{stage: newStage(t, DetectorConfig{}, 15*time.Second), rng: rand.New(rand.NewPCG(5, 8)), pod: "nlp/chat-7d8f9c6b54-x2x4z"}
+	v.each = func(*collector.Snapshot, *collector.GPU, *collector.Endpoint, *collector.Workload) {}
+	v.set = v.snapshot
+	return v
+}
+
+func (v *server) snapshot(s *collector.Snapshot) {
+	who := collector.Owner{Kind: "pod", ID: v.pod}
+	s.Workloads = []collector.Workload{{Owner: who, Stage: "inference", Readings: collector.NewReadings(metric.Workload)}}
+	w := &s.Workloads[0]
+	w.Set(metric.WorkloadMemory, gib(30)+gib(0.01)*v.rng.Float64())
+	g := &s.GPUs[0]
+	g.Owners = []collector.Owner{who}
+	busy := 0.0
+	if v.rng.IntN(3) == 0 {
+		busy = 0.4 * v.rng.Float64()
+	}
+	g.Set(metric.Utilization, busy)
+	g.Set(metric.PowerDraw, 120+300*busy)
+	g.Set(metric.MemoryUsed, gib(40)+gib(0.02)*v.rng.Float64())
+	e := endpoint(s, g.UUID)
+	e.Set(metric.RequestsWaiting, 0)
+	v.each(s, g, e, w)
+}
+
+func gib(n float64) float64 { return n * (1 << 30) }
+
+func runaway(_ *collector.Snapshot, g *collector.GPU, _ *collector.Endpoint, w *collector.Workload) {
+	g.Set(metric.Utilization, 0.99)
+	g.Set(metric.PowerDraw, 420)
+	g.Set(metric.MemoryUsed, gib(48))
+	w.Set(metric.WorkloadMemory, gib(36))
+}
+
+func TestRunawayIsOneFindingOfAllItsReadings(t *testing.T) {
+	v := newServer(t)
+	v.run(30 * time.Hour)
+	v.silent("a server that works as usual")
+	v.each = runaway
+	began := v.now
+	v.run(45 * time.Minute)
+	f := v.fires(rules.IDUnusual)
+	if f.Severity != rules.Ticket || f.Surprise <= 0 || f.Evidence.Confidence != Likely {
+		t.Errorf("it is a %s of %g nats, %s; want a ticket that is likely", f.Severity, f.Surprise, f.Evidence.Confidence)
+	}
+	for _, want := range []string{"(usually ", "GPU memory 48 GiB (usually 40 GiB)", "emory of its holder 36 GiB (usually 30 GiB)", ", since 0"} {
+		if !strings.Contains(f.Evidence.Seen, want) {
+			t.Errorf("seen %q does not say %q", f.Evidence.Seen, want)
+		}
+	}
+	if n := strings.Count(f.Evidence.Seen, "usually"); n != 3 {
+		t.Errorf("seen %q: busy and power tell the same, want one of them", f.Evidence.Seen)
+	}
+	if age := f.Since.Sub(began).Abs(); age > 10*time.Minute {
+		t.Errorf("since is %v away from when it began", age)
+	}
+}
+
+// A stalled server is not busy, which it often is not. That requests wait meanwhile is
+// what gives it away.
+func TestStalledServerIsFoundByWhoWaits(t *testing.T) {
+	v := newServer(t)
+	v.run(30 * time.Hour)
+	v.each = func(_ *collector.Snapshot, g *collector.GPU, e *collector.Endpoint, _ *collector.Workload) {
+		g.Set(metric.Utilization, 0)
+		g.Set(metric.MemoryUsed, gib(32))
+		e.Set(metric.RequestsWaiting, 3)
+	}
+	v.run(time.Hour)
+	if f := v.fires(rules.IDUnusual); !strings.Contains(strings.ToLower(f.Evidence.Seen), "requests waiting while the gpu idles 100 %") {
+		t.Errorf("seen %q does not say that requests wait", f.Evidence.Seen)
+	}
+}
+
+// One reading alone is never a finding, however odd it is.
+func TestOneOddReadingIsNoFinding(t *testing.T) {
+	v := newServer(t)
+	v.run(30 * time.Hour)
+	v.each = func(_ *collector.Snapshot, g *collector.GPU, _ *collector.Endpoint, _ *collector.Workload) {
+		g.Set(metric.MemoryUsed, gib(79))
+	}
+	v.run(2 * time.Hour)
+	v.silent("GPU memory alone")
+}
+
+// What is usual of a pod is so of the one that replaces it, and a restart of the agent
+// forgets nothing.
+func TestReplacedPodAndRestartAreNoChange(t *testing.T) {
+	v := newServer(t)
+	v.run(30 * time.Hour)
+	v.pod = "nlp/chat-7d8f9c6b54-zzzzz"
+	v.run(3 * time.Hour)
+	v.restart()
+	v.run(3 * time.Hour)
+	v.silent("a pod that was replaced, and a restart of the agent")
+	v.each = runaway
+	v.run(45 * time.Minute)
+	v.fires(rules.IDUnusual)
+}
+
+// Another job on the GPU is another habit, and a holder that loses most of its memory has
+// started again.
+func TestAnotherJobAndAWarmUpAreNoFinding(t *testing.T) {
+	v := newServer(t)
+	v.run(30 * time.Hour)
+	v.pod, v.each = "vision/train-0", runaway
+	v.run(5 * time.Hour)
+	v.pod = "nlp/chat-7d8f9c6b54-x2x4z"
+	v.each = func(*collector.Snapshot, *collector.GPU, *collector.Endpoint, *collector.Workload) {}
+	v.run(3 * time.Hour)
+	up := v.now
+	v.each = func(s *collector.Snapshot, g *collector.GPU, _ *collector.Endpoint, w *collector.Workload) {
+		loaded := min(s.Time.Sub(up).Minutes()/30, 1)
+		w.Set(metric.WorkloadMemory, gib(1+29*loaded))
+		g.Set(metric.MemoryUsed, gib(1+39*loaded))
+	}
+	v.run(3 * time.Hour)
+	v.silent("another job, and a server that starts again")
+}
+
+// In its first day a habit is young: what is odd is worth knowing, and nobody is sent.
+func TestYoungHabitsAreInformation(t *testing.T) {
+	v := newServer(t)
+	v.run(8 * time.Hour)
+	v.silent("the first hours")
+	v.each = runaway
+	v.run(45 * time.Minute)
+	f := v.fires(rules.IDUnusual)
+	if f.Severity != rules.Info || f.Evidence.Confidence != Young || !strings.HasSuffix(f.Evidence.Why, "less than a day of history") {
+		t.Errorf("after eight hours it is a %s, %s, as %q; want information that is young", f.Severity, f.Evidence.Confidence, f.Evidence.Why)
+	}
+}
+
+func TestAFleetNeedsStrongerEvidence(t *testing.T) {
+	v := newServer(t)
+	v.e = NewEngine(Config{Node: "n1", Budget: Budget{GPUs: 1_000_000}}, Detectors(v.cfg))
+	v.run(30 * time.Hour)
+	v.each = runaway
+	v.run(45 * time.Minute)
+	if f := v.finding(rules.IDUnusual, "gpu:GPU-0"); f == nil || f.State != Pending {
+		t.Errorf("among a million GPUs it is %+v, want pending", f)
+	}
+}
+
+func TestFuseCountsEachKindOnce(t *testing.T) {
+	reading := func(k kind, nats float64) fusedReading { return fusedReading{kind: k, nats: nats} }
+	for name, c := range map[string]struct {
+		readings []fusedReading
+		want     fused
+	}{
+		"nothing":                 {nil, fused{}},
+		"one reading":             {[]fusedReading{reading(ofMemory, 9)}, fused{9, 0}},
+		"two of one kind":         {[]fusedReading{reading(ofCompute, 3), reading(ofCompute, 4)}, fused{4, 0}},
+		"two kinds":               {[]fusedReading{reading(ofCompute, 3), reading(ofOwner, 4)}, fused{7, 3}},
+		"the strongest four only": {[]fusedReading{reading(ofCompute, 1), reading(ofMemory, 2), reading(ofTraffic, 3), reading(ofOwner, 4), reading(ofDemand, 5), reading(ofEfficiency, 6)}, fused{18, 5}},
+	} {
+		if got := fuse(c.readings); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	alone, pair := fused{50, 0.1}, fused{fusedOnce, 1}
+	if alone.score() >= 1 || pair.score() != 1 || pair.surprise() <= 0 {
+		t.Errorf("one kind scores %g, two at the threshold %g with surprise %g; want below 1, 1 and above 0", alone.score(), pair.score(), pair.surprise())
+	}
+}
+
+// A habit without history begins from the oldest of its class, and from nobody else's.
+func TestHabitBeginsFromItsPeers(t *testing.T) {
+	chat, other := class{Kind: "pod", Name: "nlp/chat"}, class{Kind: "pod", Name: "nlp/other"}
+	hs := newHabits()
+	rng := rand.New(rand.NewPCG(1, 2))
+	at := day
+	grow := func(gpu string, c class, hours int) {
+		h := hs.get(habitKey{gpuSubject(gpu), "power", c}, at)
+		for i := range 60 * hours {
+			h.add(at.Add(time.Duration(i)*time.Minute), 300+rng.Float64())
+		}
+	}
+	grow("GPU-0", chat, 48)
+	grow("GPU-1", chat, 3)
+	grow("GPU-2", class{}, 48)
+	at = at.Add(48 * time.Hour)
+	for _, c := range []struct {
+		key    habitKey
+		judges bool
+	}{
+		{habitKey{gpuSubject("GPU-3"), "power", chat}, true},
+		{habitKey{gpuSubject("GPU-3"), "busy", chat}, false},
+		{habitKey{gpuSubject("GPU-3"), "power", other}, false},
+		{habitKey{gpuSubject("GPU-3"), "power", class{}}, false},
+	} {
+		h := hs.get(c.key, at)
+		for i := range 34 {
+			h.add(at.Add(time.Duration(i)*time.Minute), 300+rng.Float64())
+		}
+		if h.judges() != c.judges || !h.young() {
+			t.Errorf("%+v judges after half an hour: %t, young: %t; want %t and true", c.key, h.judges(), h.young(), c.judges)
+		}
+	}
+}
+
+// busyNode is a node of eight GPUs with a server on each.
+func busyNode(at time.Time, n int) *collector.Snapshot {
+	s := node(at, 8)
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		who := collector.Owner{Kind: "pod", ID: fmt.Sprintf("nlp/chat-%d", i)}
+		g.Owners = []collector.Owner{who}
+		g.Set(metric.Utilization, float64((n*7+i)%11)/20)
+		g.Set(metric.SMActivity, float64((n*3+i)%13)/20)
+		g.Set(metric.MemoryUsed, gib(40))
+		g.SetAt(metric.PCIeThroughput, 0, float64((n*5+i)%17)*1e8)
+		w := collector.Workload{Owner: who, Readings: collector.NewReadings(metric.Workload)}
+		w.Set(metric.WorkloadMemory, gib(30))
+		s.Workloads = append(s.Workloads, w)
+		e := collector.Endpoint{URL: fmt.Sprintf("http://chat-%d/metrics", i), GPUs: []string{g.UUID}, Readings: collector.NewReadings(metric.Endpoint)}
+		e.Stamp(metric.Fast, at)
+		e.Set(metric.RequestsWaiting, float64(n%3))
+		e.Set(metric.GeneratedTokens, float64(n*100))
+		e.Set(metric.ServiceRate, 2)
+		s.Endpoints = append(s.Endpoints, e)
+	}
+	return s
+}
+
+// unusualNode is a detector that has seen two hours of a busy node, and what follows.
+func unusualNode() (*Unusual, func() *collector.Snapshot) {
+	d := NewUnusual()
+	now, n := day, 0
+	snapshots := make([]*collector.Snapshot, 240)
+	for i := range snapshots {
+		snapshots[i] = busyNode(day, i)
+	}
+	next := func() *collector.Snapshot {
+		now, n = now.Add(time.Second), n+1
+		s := snapshots[n%len(snapshots)]
+		s.Time = now
+		for i := range s.GPUs {
+			s.GPUs[i].Stamp(metric.Fast, now)
+			s.Endpoints[i].Stamp(metric.Fast, now)
+			s.Endpoints[i].Set(metric.GeneratedTokens, float64(100*n))
+		}
+		return s
+	}
+	for range 7200 {
+		d.Observe(next(), func(Observation) {})
+	}
+	return d, next
+}
+
+func TestUnusualCostsNoAllocation(t *testing.T) {
+	d, next := unusualNode()
+	nobody := func(Observation) {}
+	if got := testing.AllocsPerRun(2000, func() { d.Observe(next(), nobody) }); got > 0 {
+		t.Errorf("a snapshot of eight GPUs costs %g allocations, want none", got)
+	}
+}
+
+func BenchmarkUnusual(b *testing.B) {
+	d, next := unusualNode()
+	nobody := func(Observation) {}
+	b.ReportAllocs()
+	for b.Loop() {
+		d.Observe(next(), nobody)
+	}
+}
+
+// BenchmarkEngineOfEight is an engine with all detectors over eight busy GPUs.
+func BenchmarkEngineOfEight(b *testing.B) {
+	_, next := unusualNode()
+	e := NewEngine(Config{Node: "n1"}, Detectors(DetectorConfig{}))
+	for range 4000 {
+		e.Observe(next())
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		e.Observe(next())
+	}
+}

@@ -1,0 +1,123 @@
+package detect
+
+import (
+	"math"
+	"strconv"
+
+	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
+)
+
+// The readings that rule unusual looks at.
+const (
+	oddBusy = iota
+	oddSM
+	oddTensor
+	oddPower
+	oddMemory
+	oddPCIe
+	oddNVLink
+	oddOwner
+	oddQueue
+	oddTokens
+	oddStarved
+	oddPerRequest
+	oddPerJoule
+	oddPerToken
+	unusualReadings // the number of them
+)
+
+// unusualKinds says of each reading what it tells of, its name in the saved habits, and
+// how people read it. Ratios are there because a series that comes in bursts hides what
+// they show.
+var unusualKinds = [unusualReadings]struct {
+	kind kind
+	name string
+	say  string
+	unit func(float64) string
+}{
+	oddBusy:       {ofCompute, "busy", "GPU busy", percentOf},
+	oddSM:         {ofCompute, "sm", "SMs active", percentOf},
+	oddTensor:     {ofCompute, "tensor", "tensor cores active", percentOf},
+	oddPower:      {ofCompute, "power", "power", watts},
+	oddMemory:     {ofMemory, "memory", "GPU memory", gibibytes},
+	oddPCIe:       {ofTraffic, "pcie", "PCIe", perSecond},
+	oddNVLink:     {ofTraffic, "nvlink", "NVLink", perSecond},
+	oddOwner:      {ofOwner, "owner_memory", "memory of its holder", gibibytes},
+	oddQueue:      {ofDemand, "queue_wait", "waiting in the queue", seconds},
+	oddTokens:     {ofDemand, "tokens", "tokens a second", plain},
+	oddStarved:    {ofEfficiency, "waiting_while_idle", "requests waiting while the GPU idles", percentOf},
+	oddPerRequest: {ofEfficiency, "busy_per_request", "GPU seconds a request", plain},
+	oddPerJoule:   {ofEfficiency, "tokens_per_joule", "tokens a joule", plain},
+	oddPerToken:   {ofEfficiency, "bytes_per_token", "PCIe bytes a token", plain},
+}
+
+func watts(w float64) string     { return strconv.FormatFloat(w, 'f', 0, 64) + " W" }
+func perSecond(b float64) string { return gibibytes(b) + "/s" }
+func plain(x float64) string     { return significant(x, 3) }
+func per(a, b float64) float64   { return orAbsent(a/b, b > 0) }
+func sum(values ...float64) float64 { // of those that are there
+	total, any := 0.0, false
+	for _, x := range values {
+		if !math.IsNaN(x) {
+			total, any = total+x, true
+		}
+	}
+	return orAbsent(total, any)
+}
+
+func orAbsent(x float64, ok bool) float64 {
+	if !ok {
+		return math.NaN()
+	}
+	return x
+}
+
+// serving is what the servers on a GPU do, NaN where they do not tell.
+type serving struct{ waiting, wait, done, tokens float64 }
+
+func (d *Unusual) serving(s *collector.Snapshot, g *collector.GPU) serving {
+	v := serving{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if !covers(e, g) {
+			continue
+		}
+		v.waiting = sum(v.waiting, e.Value(metric.RequestsWaiting))
+		v.wait = maxOf(v.wait, e.Value(metric.QueueTimeMean))
+		v.done = sum(v.done, e.Value(metric.ServiceRate))
+		if t := d.tokens[e.Key()]; t != nil {
+			v.tokens = sum(v.tokens, t.now)
+		}
+	}
+	return v
+}
+
+func maxOf(a, b float64) float64 {
+	if math.IsNaN(a) || b > a {
+		return b
+	}
+	return a
+}
+
+// values returns the readings of a GPU now, NaN where there is none.
+func (d *Unusual) values(s *collector.Snapshot, g *collector.GPU, st *unusualGPU) [unusualReadings]float64 {
+	var v [unusualReadings]float64
+	on := d.serving(s, g)
+	busy, power := g.Value(metric.Utilization), g.Value(metric.PowerDraw)
+	v[oddBusy], v[oddSM], v[oddTensor], v[oddPower] = busy, g.Value(metric.SMActivity), g.Value(metric.TensorActivity), power
+	v[oddMemory] = g.Value(metric.MemoryUsed)
+	v[oddPCIe] = sum(g.ValueAt(metric.PCIeThroughput, 0), g.ValueAt(metric.PCIeThroughput, 1))
+	v[oddNVLink] = st.nvlink.next(g.SampledAt(metric.Slow), sum(g.ValueAt(metric.NVLinkBytes, 0), g.ValueAt(metric.NVLinkBytes, 1)))
+	v[oddOwner] = math.NaN()
+	if w := s.WorkloadOf(st.owner); w != nil {
+		v[oddOwner] = sum(w.ValueAt(metric.WorkloadMemory, 0), w.ValueAt(metric.WorkloadMemory, 1))
+		if math.IsNaN(on.tokens) {
+			on.tokens = w.Value(metric.WorkloadTokenRate)
+		}
+	}
+	v[oddQueue], v[oddTokens] = on.wait, on.tokens
+	v[oddStarved] = orAbsent(indicator(on.waiting > 0 && busy == 0), !math.IsNaN(on.waiting) && !math.IsNaN(busy))
+	v[oddPerRequest], v[oddPerJoule], v[oddPerToken] = per(busy, on.done), orAbsent(per(on.tokens, power), on.tokens > 0), per(v[oddPCIe], on.tokens)
+	return v
+}

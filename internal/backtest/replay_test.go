@@ -1,0 +1,182 @@
+package backtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuvigil/collector/frame"
+	"gpuvigil/internal/sim"
+	"gpuvigil/rules"
+)
+
+var recordedAt = time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
+
+// recorded is a recording of the scenario e2e, a frame every five seconds. Xid 31 falls after 15 s, Xid 79 after 25 s, the driver changes after 80 s.
+func recorded(t *testing.T, node string, lasts time.Duration) []byte {
+	t.Helper()
+	scenario, err := sim.ScenarioByName("e2e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := sim.New(sim.Config{Seed: 1, Start: recordedAt, Scenario: scenario, Node: node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w := frame.NewWriter(&b)
+	for at := time.Duration(0); at < lasts; at += 5 * time.Second {
+		if err := w.Write(n.Part(recordedAt.Add(at))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+func fileOf(t *testing.T, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "node.rec")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func truth(kind string, id rules.ID, from, to time.Duration) Truth {
+	return Truth{Kind: kind, Rules: []rules.ID{id}, From: recordedAt.Add(from), To: recordedAt.Add(to)}
+}
+
+func TestReplayIsJudgedByLabels(t *testing.T) {
+	path := fileOf(t, recorded(t, "n1", 25*time.Minute))
+	r, err := Replay(t.Context(), ReplayOptions{Recordings: []string{path}, Labelled: true, Truths: []Truth{
+		truth("errors", rules.IDXid, 10*time.Second, 10*time.Minute),
+		truth("a switch", rules.IDSXid, 0, 10*time.Minute),
+		truth("next year", rules.IDXid, 9000*time.Hour, 9001*time.Hour),
+		{Kind: "elsewhere", Node: "n2", Rules: []rules.ID{rules.IDXid}, From: recordedAt, To: recordedAt.Add(time.Hour)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := r.Recordings[0]
+	if rec.Node != "n1" || rec.Frames != 300 || rec.GPUs != 8 || !rec.From.Equal(recordedAt) {
+		t.Errorf("the recording is told as %+v", rec)
+	}
+	if want := 8 * (25*time.Minute - 5*time.Second); rec.Watched != want {
+		t.Errorf("8 GPUs were watched for %v of GPU time, want %v", rec.Watched, want)
+	}
+	if len(r.Found) != 2 || r.Outside != 2 {
+		t.Fatalf("%d labels are of the recorded time and %d are not, want 2 and 2", len(r.Found), r.Outside)
+	}
+	if f := r.Found[0]; f.Rule != rules.IDXid || f.After != 5*time.Second {
+		t.Errorf("the errors were found by %q after %v, want xid after 5 s", f.Rule, f.After)
+	}
+	if f := r.Found[1]; f.Rule != "" {
+		t.Errorf("an error of a switch that never was is found by %q", f.Rule)
+	}
+	if got := r.Figures.Recall(); got != 0.5 {
+		t.Errorf("recall is %v, want one of two", got)
+	}
+	for _, in := range r.False {
+		if in.Incident.Rule == rules.IDXid {
+			t.Errorf("an Xid that the labels explain counts as false")
+		}
+	}
+}
+
+func TestReplayGoesAsFarAsTheRecording(t *testing.T) {
+	whole := recorded(t, "n1", 25*time.Minute)
+	for name, c := range map[string]struct {
+		content []byte
+		frames  int
+		damaged int
+		fails   string
+	}{
+		"whole":         {whole, 300, 0, ""},
+		"cut off":       {whole[:len(whole)*2/3], 1, 0, "cut off"},
+		"one bit wrong": {flipped(whole), 299, 1, ""},
+		"empty":         {nil, 0, 0, "no frame"},
+		"something":     {[]byte("timestamp,value\n1,2\n3,4\n5,6\n7,8\n9,0\n1,2\n"), 0, 0, "no stream of gpuvigil frames"},
+	} {
+		r, err := Replay(t.Context(), ReplayOptions{Recordings: []string{fileOf(t, c.content)}})
+		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%s: error %v, want one with %q", name, err, c.fails)
+		}
+		if rec := r.Recordings[0]; rec.Frames < c.frames || rec.Damaged != c.damaged {
+			t.Errorf("%s: %d frames were replayed and %d damaged, want %d and %d", name, rec.Frames, rec.Damaged, c.frames, c.damaged)
+		}
+	}
+}
+
+// flipped is the content with one bit changed in the middle of a frame.
+func flipped(content []byte) []byte {
+	out := bytes.Clone(content)
+	out[len(out)-len(out)/300/2] ^= 4
+	return out
+}
+
+func TestReplayIsWritten(t *testing.T) {
+	const hostile = `n1<script>alert(1)</script>`
+	r, err := Replay(t.Context(), ReplayOptions{Recordings: []string{fileOf(t, recorded(t, hostile, 25*time.Minute))}, Labelled: true,
+		Truths: []Truth{truth("<b>errors</b>", rules.IDXid, 0, 10*time.Minute)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, page, data := written(t, r.WriteText), written(t, r.WriteCharts), written(t, r.WriteJSON)
+	for _, want := range []string{"page", "xid", "PRECISION", "A WEEK AT 2000 GPUS", "Xid 79"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table does not tell %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(page, "<script") || strings.Contains(page, "<b>errors") || !strings.Contains(page, "&lt;script&gt;") {
+		t.Error("a node's name or a label is markup on the page with the charts")
+	}
+	for _, outside := range []string{"http://", "https://", "src=", "@import"} {
+		if strings.Contains(page, outside) {
+			t.Errorf("the page with the charts loads something from elsewhere: it has %q", outside)
+		}
+	}
+	var got struct {
+		Incidents []struct{ Rule, Label, Severity string }
+		Figures   struct{ Recall float64 }
+		Alerts    []struct {
+			Severity string
+			AtMost   float64 `json:"a_gpu_week_at_most"`
+		}
+	}
+	if err := json.Unmarshal([]byte(data), &got); err != nil {
+		t.Fatalf("the JSON cannot be read: %v", err)
+	}
+	if len(got.Incidents) == 0 || got.Incidents[0].Rule != "xid" || got.Incidents[0].Label != "right" || got.Figures.Recall != 1 {
+		t.Errorf("the JSON tells %+v", got)
+	}
+	if len(got.Alerts) != 3 || got.Alerts[0].Severity != "page" || got.Alerts[0].AtMost <= 0 {
+		t.Errorf("the JSON tells of alerts %+v", got.Alerts)
+	}
+}
+
+func written(t *testing.T, to func(io.Writer) error) string {
+	t.Helper()
+	var b strings.Builder
+	if err := to(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestOneFrameIsNoTime(t *testing.T) {
+	r, err := Replay(t.Context(), ReplayOptions{Recordings: []string{fileOf(t, recorded(t, "n1", time.Second))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := written(t, r.WriteText); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+		t.Errorf("rates over no time are printed:\n%s", text)
+	}
+	if data := written(t, r.WriteJSON); strings.Contains(data, "a_gpu_week") {
+		t.Errorf("rates over no time are told:\n%s", data)
+	}
+}

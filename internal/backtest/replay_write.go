@@ -1,0 +1,233 @@
+package backtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"gpuvigil/internal/text"
+	"gpuvigil/rules"
+)
+
+// FleetSizes are those for which alarms are worked out, in GPUs.
+var FleetSizes = []int{8, 200, 2000, 10000}
+
+// WriteText writes what came of a replay for people.
+func (r *Replayed) WriteText(w io.Writer) error {
+	t := &table{w: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	t.line("RECORDING\tNODE\tGPUS\tFROM\tTO\tFRAMES\tGPU-WEEKS\tPAGES\tTICKETS\tINFO")
+	for _, rec := range r.Recordings {
+		n := Severities(rec.Told)
+		t.line("%s\t%s\t%d\t%s\t%s\t%d\t%.3f\t%d\t%d\t%d", clean(rec.File), clean(rec.Node), rec.GPUs, stamp(rec.From), stamp(rec.To), rec.Frames, rec.GPUWeeks,
+			n[rules.Page], n[rules.Ticket], n[rules.Info])
+	}
+	if damaged := r.damaged(); damaged > 0 {
+		t.line("\n%d damaged frames were left out.", damaged)
+	}
+	r.writeTold(t)
+	if r.Labelled {
+		r.writeLabelled(t)
+	}
+	r.writeRates(t)
+	return t.flush()
+}
+
+func (r *Replayed) damaged() (n int) {
+	for _, rec := range r.Recordings {
+		n += rec.Damaged
+	}
+	return n
+}
+
+func (r *Replayed) writeTold(t *table) {
+	told := r.Told()
+	if len(told) == 0 {
+		t.line("\nNothing was found.")
+		return
+	}
+	t.line("\nTIME\tSEVERITY\tRULE\tSUBJECT\tNODE\tLASTED\t%sWHAT WAS SEEN", r.column("LABEL\t"))
+	for i := range told {
+		in := &told[i].Incident
+		f := &in.Members[0]
+		lasted := "to the end"
+		if !in.Resolved.IsZero() {
+			lasted = in.Resolved.Sub(in.Opened).Round(time.Second).String()
+		}
+		t.line("%s\t%s\t%s\t%s\t%s\t%s\t%s%s", stamp(told[i].First), in.Severity, in.Rule, clean(f.Subject.String()), clean(f.Node), lasted, r.column(r.verdictOf(&told[i])+"\t"), clean(f.Evidence.Seen))
+	}
+}
+
+// column is there only if there are labels.
+func (r *Replayed) column(s string) string {
+	if r.Labelled {
+		return s
+	}
+	return ""
+}
+
+func (r *Replayed) verdictOf(t *Told) string {
+	for i := range r.False {
+		if r.False[i].Incident.ID == t.Incident.ID {
+			return "false"
+		}
+	}
+	return "right"
+}
+
+func (r *Replayed) writeLabelled(t *table) {
+	t.line("\nLABEL\tNODE\tFROM\tTO\tFOUND BY\tAFTER")
+	for _, f := range r.Found {
+		by, after := "missed", ""
+		if f.Rule != "" {
+			by, after = string(f.Rule), f.After.Round(time.Second).String()
+		}
+		t.line("%s\t%s\t%s\t%s\t%s\t%s", clean(f.Truth.Kind), clean(f.Truth.Node), stamp(f.Truth.From), stamp(f.Truth.To), by, after)
+	}
+	if r.Outside > 0 {
+		t.line("%d labels are of no recorded time and do not count.", r.Outside)
+	}
+	f := &r.Figures
+	t.line("\nPRECISION\tRECALL\tF1\tFOUND\tFALSE PAGES\tFALSE TICKETS\tDELAY MEDIAN\tDELAY 95 %%")
+	t.line("%.3f\t%.3f\t%.3f\t%d of %d\t%d\t%d\t%s\t%s", f.Precision(), f.Recall(), f.F1(), f.Found, f.Truths, f.False[rules.Page], f.False[rules.Ticket],
+		f.Delay(0.5).Round(time.Second), f.Delay(0.95).Round(time.Second))
+}
+
+// writeRates writes how often people would have been told, here and in a fleet like it.
+func (r *Replayed) writeRates(t *table) {
+	what := "ALERTS"
+	rate := r.Alerts
+	if r.Labelled {
+		what, rate = "FALSE ALERTS", r.Figures.Rate
+	}
+	head := what + "\tCOUNT\tA GPU-WEEK\tAT MOST (95 %%)"
+	for _, n := range FleetSizes {
+		head += fmt.Sprintf("\tA WEEK AT %d GPUS", n)
+	}
+	t.line("\n" + head)
+	for _, s := range []rules.Severity{rules.Page, rules.Ticket, rules.Info} {
+		x := rate(s)
+		if x.Exposure == 0 {
+			t.line("%s\t%d\tone frame is no time", s, x.Count)
+			continue
+		}
+		row := fmt.Sprintf("%s\t%d\t%.4g\t%.4g", s, x.Count, x.Per(), x.AtMost())
+		for _, n := range FleetSizes {
+			row += fmt.Sprintf("\t%.4g", x.Per()*float64(n))
+		}
+		t.line("%s", row)
+	}
+}
+
+// table keeps the first error.
+type table struct {
+	w   *tabwriter.Writer
+	err error
+}
+
+func (t *table) line(format string, args ...any) {
+	if t.err == nil {
+		_, t.err = fmt.Fprintf(t.w, format+"\n", args...)
+	}
+}
+
+func (t *table) flush() error {
+	if t.err != nil {
+		return t.err
+	}
+	return t.w.Flush()
+}
+
+func clean(s string) string { return text.Clean(s, 160) }
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// replayedJSON is the form of a replay that programs read.
+type replayedJSON struct {
+	Recordings []Recording    `json:"recordings"`
+	Incidents  []incidentJSON `json:"incidents"`
+	Labels     []foundJSON    `json:"labels,omitempty"`
+	Figures    *figuresJSON   `json:"figures,omitempty"` // only with labels
+	Alerts     []alertJSON    `json:"alerts"`            // false ones if there are labels
+}
+
+type incidentJSON struct {
+	Time     time.Time      `json:"time"`
+	Resolved time.Time      `json:"resolved,omitzero"`
+	Severity rules.Severity `json:"severity"`
+	Rule     rules.ID       `json:"rule"`
+	Cause    string         `json:"cause"`
+	Subject  string         `json:"subject"`
+	Node     string         `json:"node"`
+	Seen     string         `json:"seen"`
+	Findings int            `json:"findings"`
+	Label    string         `json:"label,omitempty"` // right or false
+}
+
+type foundJSON struct {
+	Truth
+	Found   bool     `json:"found"`
+	By      rules.ID `json:"by,omitempty"`
+	Seconds float64  `json:"after_seconds,omitempty"`
+}
+
+type figuresJSON struct {
+	Precision   float64 `json:"precision"`
+	Recall      float64 `json:"recall"`
+	F1          float64 `json:"f1"`
+	DelayMedian float64 `json:"delay_median_seconds"`
+	DelayP95    float64 `json:"delay_p95_seconds"`
+	Outside     int     `json:"labels_of_no_recorded_time"`
+}
+
+type alertJSON struct {
+	Severity rules.Severity     `json:"severity"`
+	Count    int                `json:"count"`
+	Weeks    float64            `json:"gpu_weeks"`
+	Per      *float64           `json:"a_gpu_week,omitempty"`
+	AtMost   *float64           `json:"a_gpu_week_at_most,omitempty"`
+	Fleets   map[string]float64 `json:"a_week_by_gpus,omitempty"`
+}
+
+// WriteJSON writes the same for programs. Times are in seconds.
+func (r *Replayed) WriteJSON(w io.Writer) error {
+	out := replayedJSON{Recordings: r.Recordings, Incidents: []incidentJSON{}}
+	told := r.Told()
+	for i := range told {
+		in := &told[i].Incident
+		f := &in.Members[0]
+		one := incidentJSON{Time: told[i].First, Resolved: in.Resolved, Severity: in.Severity, Rule: in.Rule, Cause: in.Cause, Subject: f.Subject.String(), Node: f.Node, Seen: f.Evidence.Seen, Findings: len(in.Members)}
+		if r.Labelled {
+			one.Label = r.verdictOf(&told[i])
+		}
+		out.Incidents = append(out.Incidents, one)
+	}
+	rate := r.Alerts
+	if r.Labelled {
+		rate = r.Figures.Rate
+		for _, f := range r.Found {
+			out.Labels = append(out.Labels, foundJSON{f.Truth, f.Rule != "", f.Rule, f.After.Seconds()})
+		}
+		f := &r.Figures
+		out.Figures = &figuresJSON{f.Precision(), f.Recall(), f.F1(), f.Delay(0.5).Seconds(), f.Delay(0.95).Seconds(), r.Outside}
+	}
+	for _, s := range []rules.Severity{rules.Page, rules.Ticket, rules.Info} {
+		out.Alerts = append(out.Alerts, alertOf(s, rate(s)))
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(out)
+}
+
+func alertOf(s rules.Severity, x Incidence) alertJSON {
+	a := alertJSON{Severity: s, Count: x.Count, Weeks: x.Exposure}
+	if x.Exposure > 0 { // else nothing was watched, and there is no rate
+		per, most := x.Per(), x.AtMost()
+		a.Per, a.AtMost, a.Fleets = &per, &most, map[string]float64{}
+		for _, n := range FleetSizes {
+			a.Fleets[fmt.Sprint(n)] = per * float64(n)
+		}
+	}
+	return a
+}

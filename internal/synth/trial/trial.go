@@ -1,0 +1,156 @@
+// Package trial judges the detectors by synthetic fleets: whether each fault of a
+// stated size is found and by which rule, whether look-alikes stay silent, and how often
+// healthy nodes raise an alarm. What it measures is synthetic.
+package trial
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"gpuvigil/detect"
+	"gpuvigil/internal/backtest"
+	"gpuvigil/internal/synth"
+	"gpuvigil/rules"
+)
+
+// Options say how the engines run.
+type Options struct {
+	Seed      uint64
+	Step      time.Duration // between snapshots; 1 min
+	Settings  map[rules.ID]detect.Setting
+	Detectors detect.DetectorConfig
+}
+
+// start is when all nodes begin: a Monday, so that weeks have weekends.
+var start = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+
+// tail is for how long a node is watched after a case has ended.
+const tail = 90 * time.Minute
+
+// Result is what came of one case on one node.
+type Result struct {
+	Case *synth.Case
+	backtest.Judgement
+	Watched  time.Duration  // times GPUs
+	Verdicts map[string]int // of the GPUs concerned, in the second half of the case, by snapshots
+}
+
+// engineFor returns an engine as a real agent has it.
+func (o Options) engine() *detect.Engine {
+	return detect.NewEngine(detect.Config{Settings: o.Settings}, detect.Detectors(o.Detectors))
+}
+
+// Run lives through one case on a node of its own.
+func (o Options) Run(c *synth.Case, number int) (*Result, error) {
+	from := start.Add(8*time.Hour + time.Duration(number)*37*time.Minute)
+	t := &synth.Trial{Case: c, From: from.Add(c.Warm), To: from.Add(c.Warm + c.Lasts)}
+	board := synth.H100
+	if number%4 == 3 && !c.Activity {
+		board = synth.A100
+	}
+	n := synth.New(synth.Config{Seed: o.Seed, Name: fmt.Sprintf("synth-%02d", number), Start: from, Step: o.Step, Board: board, Life: c.Life, Trial: t})
+	gpus, owners := n.Concerned(c)
+	r := &Result{Case: c, Verdicts: map[string]int{}}
+	w := backtest.NewWatch(o.engine())
+	for !n.Now().After(t.To.Add(tail)) {
+		if err := observe(n, w, o); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
+		}
+		if len(c.Verdicts) > 0 && n.Now().After(t.From.Add(c.Lasts/2)) && n.Now().Before(t.To) {
+			r.ask(w.Engine.View(), gpus)
+		}
+	}
+	var truths []backtest.Truth
+	if !c.Healthy() {
+		truths = append(truths, backtest.Truth{Kind: c.Name, Subjects: append(gpus, owners...), Rules: c.Rules, Also: c.Also, From: t.From, To: t.To})
+	}
+	r.Judgement, r.Watched = backtest.Judge(truths, w.Told()), w.Watched
+	return r, nil
+}
+
+// observe takes one step of the node, with a new agent where the old one has ended.
+func observe(n *synth.Node, w *backtest.Watch, o Options) error {
+	s := n.Next()
+	if s == nil {
+		return nil
+	}
+	if n.Restarted() {
+		state, err := w.Engine.Save()
+		if err != nil {
+			return err
+		}
+		w.Engine = o.engine()
+		if err := w.Engine.Restore(state); err != nil {
+			return err
+		}
+	}
+	w.Observe(s)
+	return nil
+}
+
+// ask notes the verdicts of the GPUs concerned.
+func (r *Result) ask(v *detect.View, gpus []string) {
+	for i := range v.Verdicts {
+		if slices.Contains(gpus, v.Verdicts[i].GPU) {
+			r.Verdicts[string(v.Verdicts[i].Name)]++
+		}
+	}
+}
+
+// Cases runs all cases, each so many times, and returns the results in the order of
+// the cases. The same options give the same results.
+func (o Options) Cases(cases []*synth.Case, times int) ([]*Result, error) {
+	out := make([]*Result, len(cases)*times)
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range out {
+		group.Go(func() (err error) {
+			out[i], err = o.Run(cases[i/times], i)
+			return err
+		})
+	}
+	return out, group.Wait()
+}
+
+// lives is how a fleet's nodes are used, in turn.
+var lives = []synth.Life{synth.Training, synth.Serving, synth.Training, synth.Mixed, synth.Serving, synth.Training, synth.Mixed, synth.Empty}
+
+// Fleet watches healthy nodes for so long and returns the figures of the alarms, all
+// of which are false, and the incidents.
+func (o Options) Fleet(nodes int, lasts time.Duration) (backtest.Figures, []backtest.Told, error) {
+	judged, told := make([]backtest.Figures, nodes), make([][]backtest.Told, nodes)
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range nodes {
+		group.Go(func() error {
+			board := synth.H100
+			if i%4 == 3 {
+				board = synth.A100
+			}
+			from := start.Add(time.Duration(i%24) * time.Hour)
+			n := synth.New(synth.Config{Seed: o.Seed, Name: fmt.Sprintf("fleet-%04d", i), Start: from, Step: o.Step, Board: board, Life: lives[i%len(lives)]})
+			w := backtest.NewWatch(o.engine())
+			for n.Now().Before(from.Add(lasts)) {
+				if err := observe(n, w, o); err != nil {
+					return err
+				}
+			}
+			j := backtest.Judge(nil, w.Told())
+			told[i] = j.False
+			judged[i].Add(j, w.Watched)
+			return nil
+		})
+	}
+	err := group.Wait()
+	var all backtest.Figures
+	var incidents []backtest.Told
+	for i := range judged {
+		all.Join(judged[i])
+		incidents = append(incidents, told[i]...)
+	}
+	return all, incidents, err
+}

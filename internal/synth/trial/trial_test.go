@@ -1,0 +1,154 @@
+package trial
+
+import (
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuvigil/detect"
+	"gpuvigil/internal/backtest"
+	"gpuvigil/internal/golden"
+	"gpuvigil/internal/synth"
+	"gpuvigil/rules"
+)
+
+var (
+	fleetWeeks = flag.Float64("fleet.gpu-weeks", 50, "how many GPU-weeks of healthy synthetic nodes to watch")
+	times      = flag.Int("fleet.times", 1, "how often to try each fault and each look-alike")
+	seed       = flag.Uint64("fleet.seed", 20261130, "of the synthetic nodes; nothing was chosen by it")
+)
+
+// known drops cases that only a rule finds which the book does not have yet.
+func known(t *testing.T) []*synth.Case {
+	t.Helper()
+	return slices.DeleteFunc(synth.Cases(), func(c *synth.Case) bool {
+		missing := !c.Healthy() && !slices.ContainsFunc(c.Rules, func(id rules.ID) bool { return rules.Get(id) != nil })
+		if missing {
+			t.Logf("%s is left out: the rule book has none of %v", c.Name, c.Rules)
+		}
+		return missing
+	})
+}
+
+// TestFaultsAreFound is the judgement: every fault of a stated size, every look-alike.
+func TestFaultsAreFound(t *testing.T) {
+	results, err := Options{Seed: *seed}.Cases(known(t), *times)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Sum(results)
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		switch gap := row.Case.Gap != ""; {
+		case gap && row.Found == row.Truths:
+			t.Errorf("%s is found now: it is no gap any more", row.Case.Name)
+		case !gap && row.Found < row.Truths:
+			t.Errorf("%s (%s) was missed in %d of %d trials; told by %q", row.Case.Name, row.Case.Effect, row.Truths-row.Found, row.Truths, row.told())
+		}
+		for _, seen := range row.Seen {
+			t.Errorf("%s (%s): people were told of what was nothing: %s", row.Case.Name, row.Case.Effect, seen)
+		}
+	}
+	for truth, told := range r.Verdicts {
+		if right := r.Right(truth); right < 0.9 {
+			t.Errorf("GPUs that are %s are called so in %.0f %% of the time: %v", truth, 100*right, told)
+		}
+	}
+	if f1 := r.All.F1(); f1 < 0.95 {
+		t.Errorf("F1 over all synthetic faults and look-alikes is %.3f, want 0.95", f1)
+	}
+	var page strings.Builder
+	page.WriteString(head)
+	if err := r.Write(&page); err != nil {
+		t.Fatal(err)
+	}
+	if *times == 1 {
+		golden.Check(t, "../../../docs/synthetic.md", page.String(), "docs/synthetic.md does not say what the detectors find now")
+		return
+	}
+	t.Log(page.String())
+}
+
+const head = `# What the detectors find: synthetic faults
+
+Made by a test; do not edit. Every figure here is **synthetic**: nodes, work and faults come
+from a seeded generator (internal/synth says what its figures follow). One trial of each
+case with the defaults, snapshots of 60 s, and an agent that knows nothing before the trial
+but the hours that lead up to it. A trial is found if one of the rules that are right
+for it fires on what it is about while it lasts. How to judge by recordings of your own is
+in [backtest.md](backtest.md).
+
+`
+
+// TestFleetIsQuiet watches healthy nodes on which work comes and goes.
+func TestFleetIsQuiet(t *testing.T) {
+	nodes := 8
+	lasts := time.Duration(*fleetWeeks / 64 * float64(7*24*time.Hour))
+	if *fleetWeeks > 1000 {
+		nodes = int(*fleetWeeks / 8 / 4)
+		lasts = 28 * 24 * time.Hour
+	}
+	f, told, err := Options{Seed: *seed}.Fleet(nodes, lasts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, tickets := f.Rate(rules.Page), f.Rate(rules.Ticket)
+	t.Logf("%.0f GPU-weeks of %d synthetic nodes: %d false pages (at most %.4f a GPU-week), %d false tickets (at most %.4f), %d of information",
+		pages.Exposure, nodes, pages.Count, pages.AtMost(), tickets.Count, tickets.AtMost(), f.False[rules.Info])
+	for i, in := range told {
+		if in.Incident.Severity == rules.Info {
+			continue
+		}
+		m := &in.Incident.Members[0]
+		if i < 40 {
+			t.Errorf("%s of nothing: %s/%s on %s of %s at %s: %s", in.Incident.Severity, m.Rule, m.Cause, m.Subject, m.Node, in.First.UTC().Format(time.DateTime), m.Evidence.Seen)
+		}
+	}
+}
+
+// TestEachRuleIsNeeded runs what only one rule finds without that rule.
+func TestEachRuleIsNeeded(t *testing.T) {
+	cases := known(t)
+	for _, d := range detect.Detectors(detect.DetectorConfig{}) {
+		id := d.Rule().ID
+		t.Run(string(id), func(t *testing.T) {
+			var shortest *synth.Case
+			number := 0
+			for i, c := range cases {
+				if len(c.Rules) == 1 && c.Rules[0] == id && (shortest == nil || c.Warm+c.Lasts < shortest.Warm+shortest.Lasts) {
+					shortest, number = c, i
+				}
+			}
+			if shortest == nil {
+				t.Fatalf("no synthetic fault needs rule %s: if its detector found nothing at all, no test would fail", id)
+			}
+			o := Options{Seed: *seed}
+			with, err := o.Run(shortest, number)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Settings = map[rules.ID]detect.Setting{id: {Disabled: true}}
+			without, err := o.Run(shortest, number)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if with.Found[0].Rule != id {
+				t.Errorf("%s is found by %q, want %s", shortest.Name, with.Found[0].Rule, id)
+			}
+			if by := without.Found[0].Rule; by != "" {
+				t.Errorf("%s is found by %s although %s is disabled", shortest.Name, by, id)
+			}
+		})
+	}
+}
+
+func TestRates(t *testing.T) {
+	// Garwood's exact limits: 3.00 for none, 4.74 for one, 9.15 for four.
+	for count, want := range map[int]float64{0: 2.9957, 1: 4.7439, 4: 9.1535} {
+		if got := (backtest.Incidence{Count: count, Exposure: 2}).AtMost(); got < (want-0.001)/2 || got > (want+0.001)/2 {
+			t.Errorf("%d in 2 GPU-weeks are at most %.4f a GPU-week, want %.4f", count, got, want/2)
+		}
+	}
+}
