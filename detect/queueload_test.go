@@ -78,8 +78,8 @@ func work(load []request) (heaviest, lightest float64) {
 	return heaviest, lightest
 }
 
-// server serves a load with so many places at once, in the order of arrival.
-type loadServer struct {
+// loadedServer serves a load with so many places at once, in the order of arrival.
+type loadedServer struct {
 	load    []request
 	places  float64 // of which a part is a place that is slower
 	next    int
@@ -95,7 +95,7 @@ type loadServer struct {
 }
 
 // run serves until then.
-func (v *loadServer) run(until time.Duration) {
+func (v *loadedServer) run(until time.Duration) {
 	for {
 		at := until
 		if v.next < len(v.load) {
@@ -122,7 +122,7 @@ func (v *loadServer) run(until time.Duration) {
 
 // start takes the first of the queue into service. Places that are not a whole number
 // make all of them a little slower or faster.
-func (v *loadServer) start() {
+func (v *loadedServer) start() {
 	places := math.Ceil(v.places)
 	for len(v.queue) > 0 && float64(len(v.running)) < places {
 		r := v.queue[0]
@@ -136,7 +136,7 @@ func (v *loadServer) start() {
 }
 
 // tell puts what the server's page says into an endpoint.
-func (v *loadServer) tell(e *collector.Endpoint, at time.Time) {
+func (v *loadedServer) tell(e *collector.Endpoint, at time.Time) {
 	for len(v.startedAt) > 0 && v.startedAt[0] < v.now-time.Minute {
 		v.started, v.startedAt = v.started[1:], v.startedAt[1:]
 	}
@@ -161,7 +161,7 @@ func (v *loadServer) tell(e *collector.Endpoint, at time.Time) {
 // waited without a pause when a finding of queueing's cause growing fires; 0 if none does.
 func grown(t *testing.T, load []request, places float64, step time.Duration) time.Duration {
 	st := newStage(t, DetectorConfig{}, step)
-	v := &loadServer{load: load, places: places}
+	v := &loadedServer{load: load, places: places}
 	begin := st.now
 	st.set = func(s *collector.Snapshot) {
 		v.run(s.Time.Sub(begin))

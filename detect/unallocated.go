@@ -43,15 +43,15 @@ type Unallocated struct {
 
 // steadiness is what is kept of one GPU: the means of the last minutes.
 type steadiness struct {
-	Minute  int64                           `json:"minute"`
-	Since   time.Time                       `json:"since"`         // it is given to nobody
-	Busy    time.Time                       `json:"busy,omitzero"` // it computes steadily
-	At      time.Time                       `json:"at"`            // of the newest reading
+	Minute  int64                                 `json:"minute"`
+	Since   time.Time                             `json:"since"`         // it is given to nobody
+	Busy    time.Time                             `json:"busy,omitzero"` // it computes steadily
+	At      time.Time                             `json:"at"`            // of the newest reading
 	Sum     [steadySignals]float64                `json:"sum"`           // of this minute
-	Count   int                             `json:"count"`
+	Count   int                                   `json:"count"`
 	Means   [steadyMinutes][steadySignals]float64 `json:"means"` // of the minutes before, oldest at Next
-	Next    int                             `json:"next"`
-	Minutes int                             `json:"minutes"` // known in a row
+	Next    int                                   `json:"next"`
+	Minutes int                                   `json:"minutes"` // known in a row
 
 	told   Evidence
 	toldAt time.Time

@@ -42,7 +42,7 @@ type UnknownUse struct {
 	first time.Time          // that a list of processes was seen
 	at    time.Time          // of the newest list
 	now   time.Time
-	told  []*unknownOf      // in the order in which they were seen
+	told  []*unknownOf        // in the order in which they were seen
 	keys  map[usedName]string // of names and uids, so that nothing is made anew for each list
 }
 

@@ -237,19 +237,13 @@ func (u *endpointUse) close(at time.Time) {
 	}
 }
 
-// errorTail is how unlikely so many errors are by the share of them before: Chernoff's
-// bound of the binomial tail, in nats, which never says more than the exact one.
+// errorTail is how unlikely so many errors are by the share of them before, in nats.
 func (u *endpointUse) errorTail(b useSum) float64 {
-	usual := max((u.kept.Errors+0.5)/(u.kept.Requests+1), 0.001)
-	share := b.errors / b.requests
-	if !(b.errors >= leastErrors) || share < errorShare || share <= usual || usual >= 1 {
+	if !(b.errors >= leastErrors) || b.errors < errorShare*b.requests || b.requests > math.MaxInt32 {
 		return 0
 	}
-	nats := share * math.Log(share/usual)
-	if share < 1 {
-		nats += (1 - share) * math.Log((1-share)/(1-usual))
-	}
-	return b.requests * nats
+	usual := max((u.kept.Errors+0.5)/(u.kept.Requests+1), 0.001)
+	return min(stream.BinomialSurprise(int(b.errors), int(b.requests), usual), 1e6)
 }
 
 func (m *useMemory) learn(b useSum, usual bool) {

@@ -236,17 +236,19 @@ func TestUnusualUseIsBounded(t *testing.T) {
 	}
 }
 
-// By hand: of 100 requests 20 end with an error, usually 1 %: 100 × KL(0.2 ‖ 0.01) =
-// 100 × (0.2 ln 20 + 0.8 ln(0.8/0.99)) = 42.9 nats.
+// By hand: of 10 requests all end with an error, usually every tenth: 10 × ln 10 nats.
 func TestErrorTail(t *testing.T) {
-	u := endpointUse{kept: useMemory{Requests: 9999, Errors: 99.5}}
-	if got := u.errorTail(useSum{requests: 100, errors: 20}); math.Abs(got-42.87) > 0.01 {
-		t.Errorf("20 of 100 are errors, usually 1 of 100: %v nats, want 42.87", got)
+	u := endpointUse{kept: useMemory{Requests: 9999, Errors: 999.5}}
+	if got := u.errorTail(useSum{requests: 10, errors: 10}); math.Abs(got-10*math.Ln10) > 1e-6 {
+		t.Errorf("10 of 10 are errors, usually 1 of 10: %v nats, want %v", got, 10*math.Ln10)
 	}
-	for name, b := range map[string]useSum{"as usual": {requests: 1000, errors: 10}, "a few": {requests: 40, errors: 4}, "not counted": {requests: 100, errors: math.NaN()}} {
+	for name, b := range map[string]useSum{"a small share": {requests: 1000, errors: 40}, "a few": {requests: 40, errors: 4}, "not counted": {requests: 100, errors: math.NaN()}} {
 		if got := u.errorTail(b); got != 0 {
 			t.Errorf("%s: %v nats, want 0", name, got)
 		}
+	}
+	if got := u.errorTail(useSum{requests: 1000, errors: 100}); got >= errorNats {
+		t.Errorf("as many errors as usual: %v nats", got)
 	}
 }
 

@@ -239,12 +239,13 @@ var book = []*Rule{
 		Meaning: "Requests wait longer than they should for another reason than a GPU that is busy all the time: the queue grows without end, " +
 			"requests wait again and again, longer than was promised, or beside a replica that has nothing to do. " +
 			"A queue that the server shows and that does not exist any more is no finding.",
-		Action:  "Add replicas, or find out why those that there are do not get the requests.",
-		Unit:    "seconds of waiting; requests that wait for growing and idle_sibling; episodes in 24 h for episodes",
-		For:     5 * time.Minute,
-		Hold:    5 * time.Minute,
-		Watch:   []*metric.Def{metric.RequestsWaiting, metric.RequestsRunning, metric.QueueTimeP95, metric.ArrivalRate, metric.ServiceRate, metric.KVCacheUsage},
-		Runbook: "queueing",
+		Action:      "Add replicas, or find out why those that there are do not get the requests.",
+		Unit:        "seconds of waiting; requests that wait for growing and idle_sibling; episodes in 24 h for episodes",
+		For:         5 * time.Minute,
+		Statistical: true,
+		Hold:        5 * time.Minute,
+		Watch:       []*metric.Def{metric.RequestsWaiting, metric.RequestsRunning, metric.QueueTimeP95, metric.ArrivalRate, metric.ServiceRate, metric.KVCacheUsage},
+		Runbook:     "queueing",
 	},
 	{
 		ID:       IDUnusualModelUse,
@@ -253,11 +254,12 @@ var book = []*Rule{
 		Meaning: "What a model is asked, and what it answers, is not what is usual for it: longer prompts or answers, more errors, more requests. " +
 			"Somebody may copy the model, misuse a leaked key or try how far it can be pushed; a new client looks the same. " +
 			"How much each client asks is not available, as the servers' metrics name no client.",
-		Action:  "Tell security, and look in the gateway's log for which client the requests come from.",
-		Unit:    "times the usual",
-		Hold:    15 * time.Minute,
-		Watch:   []*metric.Def{metric.ArrivalRate, metric.RequestsRunning, metric.RequestsWaiting},
-		Runbook: "unusual_model_use",
+		Action:      "Tell security, and look in the gateway's log for which client the requests come from.",
+		Unit:        "times the usual",
+		Statistical: true,
+		Hold:        15 * time.Minute,
+		Watch:       []*metric.Def{metric.ArrivalRate, metric.RequestsRunning, metric.RequestsWaiting},
+		Runbook:     "unusual_model_use",
 	},
 	{
 		ID:       IDWaitingJobs,
