@@ -42,6 +42,7 @@ type Snapshot struct {
 	Money      *Money        // what the GPUs came to, one snapshot late; nil if nobody keeps account
 	SXids      []SXidCount   // errors of the NVSwitches, by switch, code and severity
 	Sources    []SourceState // in the order of the configuration
+	Queues     []Queue       // of the cluster's schedulers, by scheduler and name; in no snapshot of a node
 
 	// GPUsBefore is how many GPUs an agent had seen in the last boot before this one
 	// in which it saw any; 0 if there was none.
@@ -74,6 +75,10 @@ type GPU struct {
 	Serial       string
 	VBIOS        string
 	Architecture string
+
+	BoardPart string // number of the board: GPUs of one model may be on several
+	GSP       string // version of the firmware that runs on the GPU, of the driver's
+	InfoROM   string // version of the board's own data
 
 	ComputeCapability string // 9.0
 	CPUs              string // those nearest to it: 0-31,64-95, or a mask 0x5555
@@ -178,6 +183,9 @@ type Process struct {
 	Owner Owner
 	// Container names the container within the owner; untrusted, empty if unknown.
 	Container string
+	// Privileged says that it is in a container and has every capability on the node: it
+	// may use all devices. False also if nobody looked.
+	Privileged bool
 	Readings
 }
 
@@ -268,6 +276,8 @@ type Attribution struct {
 	Start     uint64 // clock ticks after boot
 	Owner     Owner
 	Container string // name, or the first 12 digits of its id
+
+	Privileged bool // in a container, with every capability on the node
 }
 
 // Allocation says that an owner was given a GPU, a MIG instance, or a share of one.
@@ -445,6 +455,8 @@ type SourceState struct {
 	Errors   uint64
 	Err      string // of the last sample, empty if it was good
 	Expected bool   // readiness waits for it
+	Paused   bool   // it was told not to look: that it is silent is no fault
+	Hung     bool   // it waits for an answer that does not come
 }
 
 // Fresh reports whether the source's last sample is good and not older than

@@ -30,6 +30,7 @@ var undrawn = map[*metric.Def]string{
 	metric.FunctionCalls:  "to divide the time by, which is drawn; the calls of all functions together are drawn",
 	metric.FunctionErrors: "drawn for all functions together",
 
+	metric.EndpointNotAvailable:  "a fact that there is not: for whoever asks why a rule is silent",
 	metric.EndpointApproximate:   "to join on when servers of different engines are compared",
 	metric.OwnerReadFailures:     "for whoever asks why a process is unattributed; that it is, is drawn",
 	metric.OwnerLabel:            "to join on",

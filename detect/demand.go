@@ -42,11 +42,11 @@ type demand struct {
 	since   time.Time         // since when they do for most of the time; zero: they do not
 }
 
-func (d *Saturated) newDemand() *demand {
+func newDemand(cfg SaturatedConfig) *demand {
 	return &demand{
 		p95: math.NaN(), limit: math.NaN(), kv: -1,
 		queue:   stream.NewHistogram(queueHalfLife),
-		waiters: stream.NewMean(min(demandWindow, d.cfg.Window), 12, sampleGap),
+		waiters: stream.NewMean(min(demandWindow, cfg.Window), 12, sampleGap),
 	}
 }
 

@@ -16,8 +16,10 @@ type DetectorConfig struct {
 	Saturated   SaturatedConfig
 	Idle        IdleConfig
 	Version     VersionConfig
+	Mismatch    MismatchConfig
+	Sharing     SharingConfig
+	Isolation   IsolationConfig
 	Xid         XidConfig
-	Lost        LostConfig
 	SXid        SXidConfig
 	Spend       SpendConfig
 	Unallocated UnallocatedConfig
@@ -27,16 +29,28 @@ type DetectorConfig struct {
 // Detectors returns all detectors, causes before what they hide.
 func Detectors(cfg DetectorConfig) []Detector {
 	judge := NewJudge()
+	saturated := NewSaturated(cfg.Saturated)
 	return []Detector{
 		NewXid(cfg.Xid),
-		NewLost(cfg.Lost),
+		NewSuspect(),
+		NewLost(),
 		NewSXid(cfg.SXid),
+		NewGPUMemory(),
+		NewPCIe(),
+		NewNVLink(),
+		NewPort(),
+		NewUnresponsive(),
 		NewHung(judge),
 		NewStalled(judge),
-		NewSaturated(cfg.Saturated),
+		saturated,
+		NewQueueing(saturated),
+		NewUnusualUse(),
 		NewIdle(cfg.Idle),
 		NewThrottled(judge),
 		NewVersion(cfg.Version),
+		NewMismatch(cfg.Mismatch),
+		NewSharing(cfg.Sharing),
+		NewIsolation(cfg.Isolation),
 		NewMovement(),
 		NewSpend(cfg.Spend),
 		NewUnallocated(cfg.Unallocated),

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -119,7 +120,7 @@ func steady() (*Engine, func() *collector.Snapshot) {
 
 func TestDetectorsAreThoseOfTheBook(t *testing.T) {
 	seen := map[rules.ID]bool{}
-	for _, d := range Detectors(DetectorConfig{}) {
+	for _, d := range slices.Concat(Detectors(DetectorConfig{}), FleetDetectors(FleetConfig{})) {
 		if d.Rule() == nil {
 			t.Fatal("a detector has no rule")
 		}

@@ -261,8 +261,18 @@ func (w *watcher) hidden(t *tracked) bool {
 				return true
 			}
 		}
+		if h.rule.Whole && slices.ContainsFunc(h.order, t.followsFrom) {
+			return true
+		}
 	}
 	return false
+}
+
+// followsFrom reports whether a finding may follow from one of the node that fires: it
+// did not begin before it.
+func (t *tracked) followsFrom(cause *tracked) bool {
+	return cause.State == Firing && cause.Subject.Kind == "node" && cause.Node == t.Node &&
+		cause.Severity >= max(t.Severity, rules.Ticket) && !t.Since.Before(cause.Since.Add(-together))
 }
 
 // ownerSubject is an owner as the subject of a finding; zero for the unattributed.

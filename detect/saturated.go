@@ -155,13 +155,29 @@ func (d *Saturated) worstFor(s *collector.Snapshot, g *collector.GPU) *demand {
 	return worst
 }
 
+// tells reports whether the rule tells of the endpoint's queue: requests wait too long,
+// and a GPU that the endpoint runs on is why.
+func (d *Saturated) tells(s *collector.Snapshot, e *collector.Endpoint) bool {
+	w := d.endpoints[e.Key()]
+	if w == nil || w.since.IsZero() {
+		return false
+	}
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		if b := d.gpus[g.UUID]; b != nil && !b.since.IsZero() && g.Answers() && covers(e, g) {
+			return true
+		}
+	}
+	return false
+}
+
 func (d *Saturated) ask(e *collector.Endpoint) {
 	w := kept(d.endpoints, e)
 	if w == nil {
 		if !d.roomFor() {
 			return
 		}
-		w = d.newDemand()
+		w = newDemand(d.cfg)
 		d.endpoints[e.Key()] = w
 	}
 	w.update(e, d.cfg)
@@ -251,7 +267,7 @@ func (d *Saturated) Restore(data []byte) error {
 		if saved.Queue == nil {
 			continue
 		}
-		w := d.newDemand()
+		w := newDemand(d.cfg)
 		w.queue, w.at = saved.Queue, saved.Seen
 		d.endpoints[saved.EndpointKey] = w
 	}

@@ -148,7 +148,10 @@ func TestSaturatedLookAlikes(t *testing.T) {
 			st := newStage(t, withSLO, time.Second)
 			st.set = c.load.apply
 			st.run(20 * time.Minute)
-			st.silent(name)
+			// Requests that wait for another reason are queueing's.
+			if got := st.causes(rules.IDSaturatedGPU); got != "" {
+				t.Errorf("told of %s", got)
+			}
 			state := false
 			for _, cond := range st.e.View().Conditions {
 				state = state || cond.Rule == rules.IDSaturatedGPU && cond.Subject.ID == "GPU-0" && cond.Active

@@ -23,6 +23,7 @@ import (
 
 	"gpuvigil/collector/owner"
 	"gpuvigil/collector/slurm"
+	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/fleet"
 	"gpuvigil/internal/server"
@@ -34,7 +35,7 @@ const fleetListen = ":9837"
 func addFleet(app *kingpin.Application) (string, command) {
 	cmd := app.Command("fleet", "Run once in a cluster: ask its schedulers, Slurm or Kubernetes, about queues, nodes and autoscalers, and serve that on /metrics, to join with what the agents say.")
 	flags := kingpinflag.AddFlags(cmd, fleetListen)
-	file := cmd.Flag("config.file", "Configuration file: its sections fleet and owners. See gpuvigil check --example. SIGHUP reads it again.").Required().String()
+	file := cmd.Flag("config.file", "Configuration file: its sections fleet, owners and rules. See gpuvigil check --example. SIGHUP reads it again.").Required().String()
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		return runFleet(ctx, p.log, *file, flags)
 	}
@@ -64,6 +65,10 @@ func runFleet(ctx context.Context, log *slog.Logger, file string, flags *web.Fla
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		runAsking(ctx, log, file, role, first, hup)
+		return nil
+	})
+	group.Go(func() error {
+		role.Watch(ctx)
 		return nil
 	})
 	group.Go(func() error {
@@ -135,7 +140,7 @@ func loadFleet(file string, log *slog.Logger) (*asking, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &asking{config: fleet.Config{Log: log}}
+	a := &asking{config: fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Rules: settings(cfg.Rules)}}
 	if cfg.Fleet.Slurm.Given() {
 		a.askSlurm(&cfg.Fleet.Slurm, jobs, log)
 	}
@@ -145,6 +150,15 @@ func loadFleet(file string, log *slog.Logger) (*asking, error) {
 		}
 	}
 	return a, nil
+}
+
+// waiting is when jobs that wait are a finding.
+func waiting(w *config.FleetWaiting) detect.FleetConfig {
+	queues := map[string]time.Duration{}
+	for _, q := range w.Queues {
+		queues[q.Queue] = time.Duration(q.SLO)
+	}
+	return detect.FleetConfig{Waiting: detect.WaitingConfig{SLO: time.Duration(w.SLO), Queues: queues, FreeFor: time.Duration(w.FreeFor)}}
 }
 
 func (a *asking) askSlurm(s *config.FleetSlurm, jobs *owner.Jobs, log *slog.Logger) {

@@ -45,10 +45,10 @@ func TestQueue(t *testing.T) {
 			TimeLimit: 14 * day, Elapsed: 17*time.Hour + 22*time.Minute + 49*time.Second, Started: at("2026-04-10T13:44:41"), Submitted: at("2026-04-10T13:44:39")},
 		{ID: "42953598", Array: "42953390_320", Tasks: 1, Name: "run1", User: "user1", UID: Unknown, Account: "proj1", QOS: "normal", Partitions: gpu, State: "RUNNING", GPUs: 1, Nodes: 1,
 			TimeLimit: 3 * day, Elapsed: 6*time.Hour + 3*time.Minute + 26*time.Second, Started: at("2026-03-06T21:01:21"), Submitted: at("2026-03-06T20:59:59"), Memory: 60 << 30},
-		{ID: "42956774", Array: "42956774_3", Tasks: 1, Name: "run3", User: "user2", UID: Unknown, Account: "proj2", QOS: "normal", Partitions: gpu, State: "RUNNING", GPUs: 256, Nodes: 32,
+		{ID: "42956774", Array: "42956774_3", Tasks: 1, Name: "run3", User: "user2", UID: Unknown, Account: "proj2", QOS: "normal", Partitions: gpu, State: "RUNNING", GPUs: 256, Type: "h100", Nodes: 32,
 			TimeLimit: 3 * day, Elapsed: 4*time.Minute + 59*time.Second, Started: at("2026-03-07T04:16:04"), Submitted: at("2026-03-07T04:15:46"), Memory: 60 << 30},
 		{ID: "50000", Array: "50000_[1-100%10]", Tasks: 100, Limit: 10, Name: "sweep", User: "user3", UID: Unknown, Account: "proj3", QOS: "low", Partitions: gpu, State: "PENDING",
-			Reason: "JobArrayTaskLimit", GPUs: 4, Nodes: 100, TimeLimit: time.Hour, Submitted: at("2026-01-31T04:06:57"), Memory: 21 << 29},
+			Reason: "JobArrayTaskLimit", GPUs: 4, Type: "a100", Nodes: 100, TimeLimit: time.Hour, Submitted: at("2026-01-31T04:06:57"), Memory: 21 << 29},
 		{ID: "22783212", Tasks: 1, Name: "run4", User: "user4", UID: Unknown, Account: "proj4", QOS: "normal", Partitions: gpu, State: "PENDING",
 			Reason: "DependencyNeverSatisfied", GPUs: 0, Nodes: 1, TimeLimit: time.Hour, Submitted: at("2026-01-31T04:06:57"), Memory: 21 << 29},
 		{ID: "60001", Array: "60000+1", Tasks: 1, Name: "het", User: "user5", UID: Unknown, Account: "proj5", QOS: "normal", Partitions: gpu, State: "COMPLETING", GPUs: 2, Nodes: 1,
@@ -119,10 +119,10 @@ func TestNodes(t *testing.T) {
 	columns := []string{"NodeHost", "AllocMem", "Memory", "CPUsState", "StateLong", "Gres", "GresUsed"}
 	nodes, bad := ParseNodes(read(t, "sinfo-N-O.txt"), "", columns)
 	want := []Node{
-		{Name: "node-001", State: NodeUsable, GPUs: 4, Used: 4},
-		{Name: "node-002", State: NodeUsable, GPUs: 4, Used: 3},
-		{Name: "node-003", State: NodeUsable, GPUs: 4, Used: 0},
-		{Name: "node-004", State: NodeDrained, GPUs: 8, Used: 0},
+		{Name: "node-001", State: NodeUsable, GPUs: 4, Used: 4, Type: "tesla"},
+		{Name: "node-002", State: NodeUsable, GPUs: 4, Used: 3, Type: "tesla"},
+		{Name: "node-003", State: NodeUsable, GPUs: 4, Used: 0, Type: "tesla"},
+		{Name: "node-004", State: NodeDrained, GPUs: 8, Used: 0, Type: "h100"},
 		{Name: "node-005", State: NodeUsable, GPUs: 8, Used: 3},
 		{Name: "node-006", State: NodeUsable, GPUs: 0, Used: 0},
 		{Name: "node-007", State: NodeDown, GPUs: 8, Used: 0},
@@ -172,7 +172,7 @@ func TestDetails(t *testing.T) {
 	jobs, bad := ParseDetails(read(t, "scontrol-show-job-d.txt"))
 	want := []Job{{
 		ID: "1320003", Array: "1320000_3", Tasks: 1, Name: "train", User: "user1", UID: 1000, Account: "proj1", QOS: "normal", Partitions: []string{"gpu"},
-		State: "RUNNING", GPUs: 12, Nodes: 2, TimeLimit: 3 * day, Elapsed: 26*time.Hour + 3*time.Minute + 4*time.Second, Memory: Unknown,
+		State: "RUNNING", GPUs: 12, Type: "a100", Nodes: 2, TimeLimit: 3 * day, Elapsed: 26*time.Hour + 3*time.Minute + 4*time.Second, Memory: Unknown,
 		Places: []Place{{Nodes: "node-001", GPUs: 8, Index: []int{0, 1, 2, 3, 4, 5, 6, 7}}, {Nodes: "node-002", GPUs: 4, Index: []int{0, 2, 4, 5}}},
 	}}
 	if diff := cmp.Diff(want, jobs); diff != "" || bad != 0 {
@@ -193,10 +193,10 @@ func TestRESTJobs(t *testing.T) {
 	unix := func(s int64) time.Time { return time.Unix(s, 0).UTC() }
 	gpu := []string{"gpu"}
 	want := []Job{
-		{ID: "62377", Tasks: 1, Name: "train", User: "user1", UID: Unknown, Account: "proj1", QOS: "12h", Partitions: gpu, State: "RUNNING", GPUs: 4, Nodes: 2, Memory: Unknown,
+		{ID: "62377", Tasks: 1, Name: "train", User: "user1", UID: Unknown, Account: "proj1", QOS: "12h", Partitions: gpu, State: "RUNNING", GPUs: 4, Type: "a100", Nodes: 2, Memory: Unknown,
 			Submitted: unix(1787212000), Started: unix(1787212927), TimeLimit: 2880 * time.Minute,
 			Places: []Place{{GPUs: 2, Index: []int{0, 1}}, {GPUs: 2, Index: []int{2, 3}}}},
-		{ID: "62332", Tasks: 1, Name: "wait", User: "user2", UID: Unknown, Account: "proj2", Partitions: gpu, State: "PENDING", Reason: "Resources", GPUs: 1, Nodes: 1, Memory: Unknown,
+		{ID: "62332", Tasks: 1, Name: "wait", User: "user2", UID: Unknown, Account: "proj2", Partitions: gpu, State: "PENDING", Reason: "Resources", GPUs: 1, Type: "a100", Nodes: 1, Memory: Unknown,
 			Submitted: unix(1787200000), TimeLimit: Unlimited},
 		{ID: "62400", Tasks: 1, Name: "stop", User: "user3", UID: Unknown, Account: "proj3", Partitions: gpu, State: "COMPLETING", GPUs: 1, Nodes: Unknown, Memory: Unknown,
 			Started: unix(1787212927), Places: []Place{{GPUs: 1, Index: []int{2}}}},
@@ -228,7 +228,7 @@ func TestOlderREST(t *testing.T) {
 	nodes, bad, err := ParseRESTNodes([]byte(`{"nodes": [
 		{"name": "a", "state": "idle", "state_flags": ["DRAIN"], "partitions": ["gpu", "long"], "gres": "gpu:h100:8(S:0-1)", "gres_used": "gpu:h100:2(IDX:0-1)"},
 		{"name": "b", "state": ["MIXED"], "gres": "gpu:8", "gres_used": "gpu:3"}, {"name": "c", "state": [], "gres": "gpu:x:y"}, {"state": "idle"}]}`))
-	want := []Node{{Name: "a", Partitions: []string{"gpu", "long"}, State: NodeDrained, GPUs: 8, Used: 2}, {Name: "b", State: NodeUsable, GPUs: 8, Used: 3}}
+	want := []Node{{Name: "a", Partitions: []string{"gpu", "long"}, State: NodeDrained, GPUs: 8, Used: 2, Type: "h100"}, {Name: "b", State: NodeUsable, GPUs: 8, Used: 3}}
 	if diff := cmp.Diff(want, nodes); diff != "" || err != nil || bad != 2 {
 		t.Errorf("nodes: %d bad, error %v (-want +got):\n%s", bad, err, diff)
 	}
@@ -287,6 +287,16 @@ func TestValues(t *testing.T) {
 	} {
 		if got := ParseNodeState(in); got != want {
 			t.Errorf("node state %q is %s, want %s", in, got, want)
+		}
+	}
+	for in, want := range map[string][2]bool{"allocated": {true, false}, "ALLOCATED+PLANNED": {true, true}, "mixed-": {false, true}, "alloc@": {true, false}, "mixed": {}, "": {}} {
+		if got := [2]bool{isFull(in), isPlanned(in)}; got != want {
+			t.Errorf("node state %q: full and planned are %v, want %v", in, got, want)
+		}
+	}
+	for in, want := range map[string]string{"gres/gpu=4,gres/gpu:a100=4": "a100", "gpu:h100:8(S:0-1)": "h100", "gpu:a100:2,gpu:h100:2": "", "gpu:8": "", "": ""} {
+		if g, err := ParseGPUs(in); err != nil || g.only() != want {
+			t.Errorf("the GPUs of %q are of type %q, error %v; want %q", in, g.only(), err, want)
 		}
 	}
 	if got := ParseState("CANCELLED by 1001"); got != "CANCELLED" || ParseState("RUNNING", "COMPLETING") != "COMPLETING" || ParseState() != "" {

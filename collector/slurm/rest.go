@@ -182,7 +182,8 @@ func ParseRESTNodes(body []byte) (nodes []Node, bad int, err error) {
 			continue
 		}
 		nodes = append(nodes, Node{Name: clean(r.Name), Partitions: names(strings.Join(r.Partitions, ",")),
-			State: ParseNodeState(append(r.State, r.Flags...)...), GPUs: all.Total, Used: used.Total})
+			State: ParseNodeState(append(r.State, r.Flags...)...), GPUs: all.Total, Used: used.Total, Type: all.only(),
+			Full: isFull(append(r.State, r.Flags...)...), Planned: isPlanned(append(r.State, r.Flags...)...)})
 	}
 	return nodes, bad, nil
 }
@@ -268,7 +269,8 @@ func (r *restJob) gpus(j *Job) error {
 			continue
 		}
 		g, err := ParseGPUs(tres)
-		if j.GPUs = g.Total; err != nil || g.Total > 0 {
+		if j.GPUs, j.Type = g.Total, g.only(); err != nil || g.Total > 0 {
+			j.typeFrom(request{r.PerJob, r.PerNode, r.PerTask})
 			return err
 		}
 	}
@@ -278,7 +280,7 @@ func (r *restJob) gpus(j *Job) error {
 	if tasks := r.NumTasks.natural(); tasks > 0 && nothing(r.PerTask) != "" && nothing(r.PerJob) == "" && nothing(r.PerNode) == "" {
 		g, err := ParseGPUs(r.PerTask)
 		if err == nil && j.GPUs <= 0 && g.Total > 0 && tasks <= maxGPUs/g.Total {
-			j.GPUs = g.Total * tasks
+			j.GPUs, j.Type = g.Total*tasks, g.only()
 		}
 		return err
 	}

@@ -35,8 +35,9 @@ type Job struct {
 	State  State
 	Reason string // why it is pending
 
-	GPUs  int // of one task, as Slurm counts them: a MIG instance is one; Unknown if it is not told
-	Nodes int // Unknown if it is not told
+	GPUs  int    // of one task, as Slurm counts them: a MIG instance is one; Unknown if it is not told
+	Type  string // of GPU that it asks for; empty: any, several, or not told
+	Nodes int    // Unknown if it is not told
 
 	Submitted, Eligible, Started time.Time     // zero: not told
 	TimeLimit                    time.Duration // 0: not told
@@ -58,7 +59,10 @@ type Node struct {
 	Name       string
 	Partitions []string
 	State      NodeState
-	GPUs, Used int // Unknown if they are not told
+	GPUs, Used int    // Unknown if they are not told
+	Type       string // of its GPUs; empty: several, or not told
+	Full       bool   // all its CPUs are given to jobs
+	Planned    bool   // what is free on it is kept for a job that comes first
 }
 
 // clean makes a name that others chose safe to show. Slurm's words for nothing are

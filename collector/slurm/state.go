@@ -70,17 +70,7 @@ var suffixes = map[byte]string{
 // ParseNodeState reads a state of sinfo (drained*, mixed+drain), of scontrol
 // (IDLE+DRAIN) or of slurmrestd (several words). The worst of what it says counts.
 func ParseNodeState(words ...string) NodeState {
-	said := map[string]bool{}
-	for _, w := range words {
-		for _, part := range strings.Split(w, "+") {
-			part = strings.TrimSpace(part)
-			for len(part) > 0 && suffixes[part[len(part)-1]] != "" {
-				said[suffixes[part[len(part)-1]]] = true
-				part = part[:len(part)-1]
-			}
-			said[strings.ToUpper(part)] = true
-		}
-	}
+	said := wordsOf(words)
 	for _, s := range []struct {
 		state NodeState
 		words []string
@@ -99,3 +89,28 @@ func ParseNodeState(words ...string) NodeState {
 	}
 	return NodeUnknown
 }
+
+// wordsOf takes a state apart.
+func wordsOf(words []string) map[string]bool {
+	said := map[string]bool{}
+	for _, w := range words {
+		for _, part := range strings.Split(w, "+") {
+			part = strings.TrimSpace(part)
+			for len(part) > 0 && suffixes[part[len(part)-1]] != "" {
+				said[suffixes[part[len(part)-1]]] = true
+				part = part[:len(part)-1]
+			}
+			said[strings.ToUpper(part)] = true
+		}
+	}
+	return said
+}
+
+// isFull reports whether a state says that all CPUs of the node are given to jobs.
+func isFull(words ...string) bool {
+	said := wordsOf(words)
+	return said["ALLOCATED"] || said["ALLOC"]
+}
+
+// isPlanned reports whether the scheduler keeps the node for a job that comes first.
+func isPlanned(words ...string) bool { return wordsOf(words)["PLANNED"] }

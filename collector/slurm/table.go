@@ -131,6 +131,7 @@ type request struct{ perJob, perNode, perTask string }
 // the accounting does not track GPUs, Slurm does not tell them there.
 func (j *Job) ask(r request) error {
 	if j.GPUs > 0 {
+		j.typeFrom(r)
 		return nil
 	}
 	for _, o := range []struct {
@@ -147,10 +148,20 @@ func (j *Job) ask(r request) error {
 			j.GPUs = Unknown // how many tasks there are is not told
 			return nil
 		}
-		j.GPUs = g.Total * o.times
+		j.GPUs, j.Type = g.Total*o.times, g.only()
 		return nil
 	}
 	return nil
+}
+
+// typeFrom takes the type of GPU from the request where the trackable resources have
+// only a number. What cannot be read there says nothing of it.
+func (j *Job) typeFrom(r request) {
+	for _, tres := range []string{r.perJob, r.perNode, r.perTask} {
+		if g, err := ParseGPUs(tres); err == nil && j.Type == "" {
+			j.Type = g.only()
+		}
+	}
 }
 
 // set takes one column. Columns that say nothing of a job's share of the cluster are
@@ -204,7 +215,7 @@ func (j *Job) set(column, value string, asked *request) (err error) {
 		}
 		var g GPUs
 		g, err = ParseGPUs(value)
-		j.GPUs = g.Total
+		j.GPUs, j.Type = g.Total, g.only()
 	}
 	return err
 }
@@ -280,10 +291,10 @@ func node(fields, columns []string) (Node, error) {
 		case "partition":
 			n.Partitions = names(value)
 		case "statelong", "statecomplete", "state":
-			n.State = ParseNodeState(value)
+			n.State, n.Full, n.Planned = ParseNodeState(value), isFull(value), isPlanned(value)
 		case "gres":
 			g, err := ParseGPUs(value)
-			n.GPUs = g.Total
+			n.GPUs, n.Type = g.Total, g.only()
 			errs = append(errs, err)
 		case "gresused":
 			g, err := ParseGPUs(value)

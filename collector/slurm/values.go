@@ -61,6 +61,19 @@ func ParseGPUs(s string) (GPUs, error) {
 	return g, nil
 }
 
+// only returns the type of GPUs that are all of one, else nothing.
+func (g GPUs) only() string {
+	if len(g.Types) != 1 {
+		return ""
+	}
+	for t, n := range g.Types {
+		if n == g.Total {
+			return clean(t)
+		}
+	}
+	return ""
+}
+
 func nothing(s string) string {
 	switch s = strings.TrimSpace(s); s {
 	case "N/A", "(null)", "None", "none", "n/a":

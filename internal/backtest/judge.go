@@ -149,6 +149,9 @@ func Judge(truths []Truth, told []Told) Judgement {
 		j.Found = append(j.Found, found)
 	}
 	for _, in := range told {
+		if !slices.ContainsFunc(in.Incident.Members, func(f detect.Finding) bool { return f.Suppressed == "" }) {
+			continue // nobody is told of it
+		}
 		right := slices.ContainsFunc(in.Incident.Members, func(f detect.Finding) bool {
 			return slices.ContainsFunc(truths, func(t Truth) bool { return t.explains(&f) })
 		})

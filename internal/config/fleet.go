@@ -13,6 +13,20 @@ import (
 type Fleet struct {
 	Slurm      FleetSlurm      `yaml:"slurm"`
 	Kubernetes FleetKubernetes `yaml:"kubernetes"`
+	Waiting    FleetWaiting    `yaml:"waiting"`
+}
+
+// FleetWaiting says when jobs that wait are a finding.
+type FleetWaiting struct {
+	SLO     Duration     `yaml:"slo"`      // longer than it nine of ten jobs of a queue should not wait; 0: nothing is declared
+	FreeFor Duration     `yaml:"free_for"` // so long a job waits beside free GPUs that are right for it
+	Queues  []FleetQueue `yaml:"queues"`
+}
+
+// FleetQueue declares how long the jobs of one queue may wait.
+type FleetQueue struct {
+	Queue string   `yaml:"queue"` // its name, or scheduler/name: slurm/gpu
+	SLO   Duration `yaml:"slo"`   // 0: nothing is declared
 }
 
 // FleetKubernetes says what of a cluster's API server is read.
@@ -49,6 +63,7 @@ func defaultFleet() Fleet {
 		FleetSlurm{Interval: Duration(time.Minute), Timeout: Duration(30 * time.Second)},
 		FleetKubernetes{Timeout: Duration(30 * time.Second), Keep: Duration(5 * time.Minute),
 			Claims: true, Kueue: true, Volcano: true, Ray: true, Autoscalers: true},
+		FleetWaiting{FreeFor: Duration(15 * time.Minute)},
 	}
 }
 
@@ -60,6 +75,7 @@ func (s *FleetSlurm) Given() bool { return s.URL != "" || s.Squeue != "" }
 
 func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	f.Kubernetes.check(fail)
+	f.Waiting.check(fail)
 	s := &f.Slurm
 	const key = "fleet.slurm"
 	checkURL(s.URL, key+".slurmrestd_url", false, fail)
@@ -88,6 +104,22 @@ func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	}
 	if time.Duration(s.Timeout) < time.Second || s.Timeout > s.Interval {
 		fail(key+".timeout", "found %s, allowed: from 1s to fleet.slurm.interval", s.Timeout)
+	}
+}
+
+func (w *FleetWaiting) check(fail func(key, format string, args ...any)) {
+	const key = "fleet.waiting"
+	if d := time.Duration(w.FreeFor); d < 5*time.Minute || d > 24*time.Hour {
+		fail(key+".free_for", "found %s, allowed: from 5m to 1d", w.FreeFor)
+	}
+	for i, q := range w.Queues {
+		at := fmt.Sprintf("%s.queues[%d].queue", key, i)
+		switch {
+		case q.Queue == "" || !plainName(q.Queue):
+			fail(at, "found %q, allowed: the name of a queue, or scheduler/name", clean(q.Queue))
+		case slices.ContainsFunc(w.Queues[:i], func(o FleetQueue) bool { return o.Queue == q.Queue }):
+			fail(at, "found %q a second time", clean(q.Queue))
+		}
 	}
 }
 

@@ -62,3 +62,21 @@ func TestFleetOfKubernetes(t *testing.T) {
 		}
 	}
 }
+
+func TestFleetThatWatchesQueues(t *testing.T) {
+	c, err := Parse("c.yml", []byte("fleet: {waiting: {slo: 4h, queues: [{queue: slurm/batch, slo: 12h}, {queue: ml}]}}"))
+	if err != nil || time.Duration(c.Fleet.Waiting.SLO) != 4*time.Hour || len(c.Fleet.Waiting.Queues) != 2 || time.Duration(c.Fleet.Waiting.FreeFor) != 15*time.Minute {
+		t.Errorf("waiting: %+v, error %v", c, err)
+	}
+	for text, want := range map[string]string{
+		"{free_for: 1m}":                     "from 5m to 1d",
+		"{queues: [{slo: 1h}]}":              "fleet.waiting.queues[0].queue",
+		"{queues: [{queue: a}, {queue: a}]}": "a second time",
+		"{queues: [{queue: a, slo: soon}]}":  "soon",
+		"{queues: [{queue: a, limit: 1h}]}":  "unknown key, allowed: queue, slo",
+	} {
+		if _, err := Parse("c.yml", []byte("fleet: {waiting: "+text+"}")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one that says %q", text, err, want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gpuvigil/collector"
 	"gpuvigil/collector/kube"
 )
 
@@ -42,6 +43,9 @@ type want struct {
 	pod  *kube.Pod
 	asks map[string]int
 	why  string // it waits; empty: not tried yet
+
+	free, other []collector.Free // devices; nil: not looked for yet
+	looked      bool
 }
 
 // maxWants bounds the work: of too many kinds of pods those are left out that come last.
@@ -95,7 +99,7 @@ func shapeOf(p *kube.Pod, asks map[string]int) string {
 
 // placed reports whether the scheduler speaks of where the pod may be beside others.
 func placed(p *kube.Pod) bool {
-	message, _, _ := strings.Cut(p.Scheduled.Message, "preemption:")
+	message, _, _ := strings.Cut(strings.ToLower(p.Scheduled.Message), "preemption:")
 	for _, part := range []string{"pod affinity", "anti-affinity", "topology spread", "volume", "persistentvolumeclaim"} {
 		if strings.Contains(message, part) {
 			return true

@@ -10,7 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"gpuvigil/collector"
 	"gpuvigil/collector/kube"
+	"gpuvigil/detect"
+	"gpuvigil/rules"
 )
 
 // Scheduler is what is asked.
@@ -54,7 +57,13 @@ type Work struct {
 	State            string // of metric.QueueState
 	Reason           string // why it waits for GPUs; empty in another state
 	Jobs, GPUs       int    // GPUs of each
+	PerNode          int    // GPUs that each wants on one node
+	Model            string // of GPUs that it asks for; empty: any, or not told
 	Since            time.Time
+
+	// Free and Other are the free GPUs, of what waits or could not be placed: those that
+	// are right for it, and those that are not. They are shared by what is alike.
+	Free, Other []collector.Free
 }
 
 // Node is a node that has or should have GPUs.
@@ -90,6 +99,8 @@ type Scaler struct {
 // Config is what the role serves from.
 type Config struct {
 	Schedulers []Scheduler
+	Detect     detect.FleetConfig
+	Rules      map[rules.ID]detect.Setting
 	Log        *slog.Logger
 }
 
@@ -98,6 +109,7 @@ type Fleet struct {
 	cfg      atomic.Pointer[Config]
 	loaded   atomic.Int64 // when the configuration in force was, in seconds
 	outdated atomic.Bool  // a later one could not be used
+	watch    watch
 	capped   [len(cappedKinds)]atomic.Uint64
 }
 
@@ -108,8 +120,9 @@ func New(cfg Config) *Fleet {
 	return f
 }
 
-// Configure replaces what the role serves from.
+// Configure replaces what the role serves from. Findings that there are stay.
 func (f *Fleet) Configure(cfg Config) {
+	f.watch.configure(cfg)
 	f.cfg.Store(&cfg)
 	f.loaded.Store(time.Now().Unix())
 	f.outdated.Store(false)

@@ -46,6 +46,7 @@ func (f *Fleet) page(now time.Time) []byte {
 			f.scalers(&p, c.Scalers)
 		}
 	}
+	f.findings(&p)
 	p.add(metric.ConfigReloadSuccess, number(!f.outdated.Load()))
 	p.add(metric.ConfigReloadTime, float64(f.loaded.Load()))
 	for i, kind := range cappedKinds {

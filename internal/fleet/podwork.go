@@ -31,8 +31,11 @@ func (o *objects) podWork(places []*place) []Work {
 		w := Work{State: state, Account: p.Namespace, Jobs: 1, GPUs: sum(asks)}
 		w.Scheduler, w.Queue = o.queueOf(p)
 		w.Team = o.owners.DescribePod(owner.Pod{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels}).Team
+		if state == "waiting" || state == "unavailable" && !placed(p) { // a volume, say, no node can give it
+			w.Since, w.PerNode, w.Model = o.waitsSince(p), w.GPUs, modelOf(p)
+			w.Free, w.Other = o.freeFor(p, places)
+		}
 		if state == "waiting" {
-			w.Since = o.waitsSince(p)
 			w.Reason = o.reason(p, places)
 		}
 		out = append(out, w)

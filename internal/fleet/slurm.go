@@ -36,6 +36,7 @@ func Slurm(latest func() *slurm.Answer, health func() slurm.Health, owners *owne
 func ofSlurm(a *slurm.Answer, owners *owner.Jobs, names bool) *Cluster {
 	c := &Cluster{Time: a.Time}
 	running := tasksOf(a.Jobs)
+	free := freeOf(a)
 	seen := map[string]bool{}
 	for i := range a.Jobs {
 		j := &a.Jobs[i]
@@ -51,7 +52,7 @@ func ofSlurm(a *slurm.Answer, owners *owner.Jobs, names bool) *Cluster {
 			}
 			c.Jobs = append(c.Jobs, job)
 		}
-		c.Work = append(c.Work, workOf(j, w.Team, running)...)
+		c.Work = append(c.Work, workOf(j, w.Team, running, free)...)
 	}
 	for i := range a.Nodes {
 		if n := &a.Nodes[i]; n.GPUs > 0 {
@@ -78,7 +79,7 @@ func partitionOf(j *slurm.Job) string {
 
 // workOf is what the job is in its queue: what an array's own limit holds back, more
 // GPUs would not start.
-func workOf(j *slurm.Job, team string, running map[string]int) []Work {
+func workOf(j *slurm.Job, team string, running map[string]int, free *slurmFree) []Work {
 	state := stateOf(j)
 	if state == "" || len(j.Partitions) == 0 {
 		return nil
@@ -88,12 +89,15 @@ func workOf(j *slurm.Job, team string, running map[string]int) []Work {
 		return []Work{w}
 	}
 	w.Reason, w.Since = strings.ToLower(reasonOf(j)), eligible(j)
+	w.Model, w.PerNode = j.Type, perNode(j)
+	w.Free, w.Other = free.of(j)
 	if j.Limit <= 0 {
 		return []Work{w}
 	}
 	held := w
 	w.Jobs = min(j.Tasks, max(0, j.Limit-running[arrayOf(j)]))
 	held.State, held.Reason, held.Jobs = "limited", "", j.Tasks-w.Jobs
+	held.Free, held.Other = nil, nil
 	return []Work{w, held}
 }
 

@@ -61,19 +61,7 @@ func sumQueues(scheduler string, c *Cluster) map[queueName]*queue {
 // the median over jobs.
 func (q *queue) longest() time.Duration { return slices.MaxFunc(q.waits, byLength).length }
 
-func (q *queue) typical() time.Duration {
-	sorted := slices.SortedFunc(slices.Values(q.waits), byLength)
-	total, seen := 0, 0
-	for _, w := range sorted {
-		total += w.jobs
-	}
-	for _, w := range sorted {
-		if seen += w.jobs; 2*seen >= total {
-			return w.length
-		}
-	}
-	return 0
-}
+func (q *queue) typical() time.Duration { return q.quantile(0.5) }
 
 func byLength(a, b wait) int { return cmp.Compare(a.length, b.length) }
 

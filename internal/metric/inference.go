@@ -37,6 +37,9 @@ var (
 	EndpointApproximate = row(Def{Entity: Endpoint, Kind: Info, Tier: Fast, Name: "vigil_inference_approximate_info", Labels: []string{"signal"},
 		Help: "A signal of the model, named as its metric is without vigil_inference_, that is only about what the name says, because the server tells something near it; always 1. The docs say how each differs."})
 
+	EndpointNotAvailable = row(Def{Entity: Endpoint, Kind: Info, Tier: Fast, Name: "vigil_inference_not_available_info", Labels: []string{"fact"},
+		Help: "A fact that a rule would need and that the model's server does not tell; always 1. requests_by_client: how much each client asks, so that unusual_model_use cannot judge a single one."})
+
 	QueueTimeP95 = row(Def{Entity: Endpoint, Tier: Fast, Max: 1e6, Name: "vigil_inference_queue_time_p95_seconds",
 		Help: "95th percentile of the time in the queue, over the requests of the last minute."})
 	QueueTimeMean = row(Def{Entity: Endpoint, Tier: Fast, Max: 1e6, Name: "vigil_inference_queue_time_mean_seconds",

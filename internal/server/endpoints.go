@@ -17,6 +17,7 @@ func (e *exposition) endpoints(s *collector.Snapshot) {
 		for _, d := range p.Approximate {
 			e.one(metric.EndpointApproximate, 1, p.URL, p.Engine, p.Model, metric.Signal(d))
 		}
+		e.one(metric.EndpointNotAvailable, 1, p.URL, p.Engine, p.Model, "requests_by_client")
 		if o, known := s.OwnerOf(p); known && (i == 0 || s.Endpoints[i-1].URL != p.URL) {
 			kind, id, team := e.ownerLabels(o)
 			e.one(metric.EndpointOwnerInfo, 1, kind, id, team, p.URL)

@@ -18,9 +18,10 @@ var notOurs = func() map[*metric.Def]bool {
 		metric.FunctionSeconds: true, metric.FunctionCalls: true, metric.FunctionErrors: true,
 		// Absent while nothing waits, or the cache does not fill.
 		metric.ServerUtilization: true, metric.QueueConsistency: true, metric.KVCacheTimeToFull: true,
-		metric.EndpointApproximate: true, // of other servers
-		metric.TargetFailing:       true, // while the page can be read
-		metric.AgentOpenFiles:      true, metric.AgentGoroutines: true, metric.Drained: true, metric.PriceMissing: true,
+		metric.EndpointApproximate:  true, // of other servers
+		metric.EndpointNotAvailable: true, // the server says it of each
+		metric.TargetFailing:        true, // while the page can be read
+		metric.AgentOpenFiles:       true, metric.AgentGoroutines: true, metric.Drained: true, metric.PriceMissing: true,
 		metric.KubeletAge: true, metric.AllocationsKnown: true, metric.AllocationsUnresolved: true, metric.StaleJobs: true,
 	}
 	for _, d := range unsupported {

@@ -140,6 +140,8 @@ func hardwareFaults() []*Case {
 			begin: func(n *Node) { n.slowDriver(500, 6) }, end: func(n *Node) { n.slowDriver(1, 1) }},
 		{Name: "port down", Effect: "an InfiniBand port is down", Life: JobStage, Rules: []rules.ID{"network_port"}, Also: []rules.ID{"job_hung", "job_stalled"},
 			begin: func(n *Node) { n.host.portDown = 3 }, end: func(n *Node) { n.host.portDown = 0 }},
+		{Name: "drained and still occupied", Effect: "the node is drained, and its job runs on", Life: JobStage, Rules: []rules.ID{"drained_occupied"}, Lasts: 3 * time.Hour,
+			begin: func(n *Node) { n.cordoned = true }, end: func(n *Node) { n.cordoned = false }},
 		broken(Case{Name: "GPU hangs", Effect: "calls on one GPU do not return", Life: JobStage, Rules: []rules.ID{"gpu_lost", "driver_unresponsive"}, Also: []rules.ID{"job_hung", "job_stalled", "suspect_monitor", "spend"}},
 			func(_ *Node, g *gpu) { g.ills.hung = true }),
 		broken(Case{Name: "GPU off the bus", Effect: "Xid 79, the GPU does not answer any more; the others spin", Life: JobStage, Rules: []rules.ID{"xid", "gpu_lost"}, Also: []rules.ID{"job_hung", "job_stalled", "spend"}},

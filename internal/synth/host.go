@@ -127,6 +127,7 @@ func (h *host) see(n *Node) {
 	r.Set(metric.NVMLEventSets, 0)
 	r.Set(metric.NVMLHostPIDs, 1)
 	r.Set(metric.AllocationsKnown, 1)
+	r.Set(metric.Drained, bit(n.cordoned))
 	r.Set(metric.AllocationsUnresolved, 0)
 	r.Set(metric.CPUCount, hostCPUs)
 	r.Set(metric.ConfidentialComputing, 0)

@@ -10,12 +10,18 @@ func lookalikes() []*Case {
 	warm := 3 * time.Hour
 	return []*Case{
 		{Name: "rolling upgrade", Effect: "the job ends, the node is drained, has another driver and boots, and takes its next job", Life: JobStage, Warm: warm, Lasts: 4 * time.Hour,
-			begin:  func(n *Node) { n.vacate() },
+			begin: func(n *Node) {
+				n.vacate()
+				n.cordoned = true
+			},
 			during: upgradeAndReturn},
 		{Name: "checkpoint every hour", Effect: "90 s without a step, 45 GB/s of writes", Life: JobStage, Warm: time.Minute, Lasts: 12 * time.Hour},
 		{Name: "nightly batch", Effect: "three GPUs at work from 1 to 4 o'clock, notebooks by day", Life: Mixed, Warm: time.Minute, Lasts: 72 * time.Hour},
 		{Name: "planned drain", Effect: "the job ends and the node stays empty for 6 h", Life: JobStage, Warm: warm, Lasts: 6 * time.Hour,
-			begin: func(n *Node) { n.vacate() }},
+			begin: func(n *Node) {
+				n.vacate()
+				n.cordoned = true
+			}},
 		{Name: "warm-up", Effect: "a job starts again: minutes of loading at 12 % utilization", Life: JobStage, Warm: warm, Lasts: 2 * time.Hour,
 			begin: func(n *Node) {
 				n.tenants[0].stop()
@@ -78,6 +84,7 @@ func upgradeAndReturn(n *Node, since time.Duration) {
 		n.setVersion("fabric_manager", "570.158.01")
 		n.reboot(6 * time.Minute)
 	case since >= 50*time.Minute && len(n.tenants) == 0:
+		n.cordoned = false
 		n.add(n.trainingJob(4720, false), all()...)
 	}
 }

@@ -219,6 +219,9 @@ func (t *tenant) workOfServer(slots, k float64) {
 		if s.running > 0 {
 			w.duty = clamp(noise(t.rng, 0.35+0.64*fill, 0.006), 0.1, 1)
 		}
+		if c := t.woes.cost; c > 0 {
+			w.duty, w.power, w.tensor = math.Min(1, c*w.duty), math.Min(1, c*w.power), math.Min(0.6, c*w.tensor)
+		}
 		w.dram = 0.72 * w.duty
 		if t.woes.silent { // it works on requests that never end
 			w = work{duty: 0.98, full: 0.8, tensor: 0.3, dram: 0.6, power: 0.7, rx: 1e6, tx: 1e6, wobble: 0.005}

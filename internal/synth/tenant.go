@@ -43,6 +43,7 @@ type woes struct {
 	leakKV         float64 // share of the cache a second
 	egress         float64 // bytes a second to a new public network
 	remotes        float64 // new public addresses
+	cost           float64 // of a request in GPU time, times the usual one; 0: 1
 	lengths        float64 // of answers, times the usual ones; 0: 1
 	prompts        float64 // of prompts, likewise
 	errors         float64 // share of the requests that fail

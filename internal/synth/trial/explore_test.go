@@ -16,7 +16,7 @@ func TestExplore(t *testing.T) {
 	}
 	begin := time.Now()
 	steps := 0
-	results, err := Options{Seed: 7}.Cases(synth.Cases(), 1)
+	results, err := Options{Seed: 7, GPUs: 2000}.Cases(synth.Cases(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestXploreFleet(t *testing.T) {
 		t.Skip()
 	}
 	begin := time.Now()
-	f, told, err := Options{Seed: 7}.Fleet(8, 7*24*time.Hour)
+	f, told, err := Options{Seed: 7, GPUs: 2000}.Fleet(8, 7*24*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

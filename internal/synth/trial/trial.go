@@ -21,6 +21,7 @@ import (
 type Options struct {
 	Seed      uint64
 	Step      time.Duration // between snapshots; 1 min
+	GPUs      int           // of the fleet that the nodes are of, over which the alert budget is divided; 0: only the node's
 	Settings  map[rules.ID]detect.Setting
 	Detectors detect.DetectorConfig
 }
@@ -39,9 +40,9 @@ type Result struct {
 	Verdicts map[string]int // of the GPUs concerned, in the second half of the case, by snapshots
 }
 
-// engineFor returns an engine as a real agent has it.
+// engine returns an engine as a real agent has it.
 func (o Options) engine() *detect.Engine {
-	return detect.NewEngine(detect.Config{Settings: o.Settings}, detect.Detectors(o.Detectors))
+	return detect.NewEngine(detect.Config{Settings: o.Settings, Budget: detect.Budget{GPUs: o.GPUs}}, detect.Detectors(o.Detectors))
 }
 
 // Run lives through one case on a node of its own.
@@ -66,7 +67,7 @@ func (o Options) Run(c *synth.Case, number int) (*Result, error) {
 	}
 	var truths []backtest.Truth
 	if !c.Healthy() {
-		truths = append(truths, backtest.Truth{Kind: c.Name, Subjects: append(gpus, owners...), Rules: c.Rules, Also: c.Also, From: t.From, To: t.To})
+		truths = append(truths, backtest.Truth{Kind: c.Name, Subjects: append(gpus, owners...), Rules: c.Rules, Also: append([]rules.ID{"unusual"}, c.Also...), From: t.From, To: t.To})
 	}
 	r.Judgement, r.Watched = backtest.Judge(truths, w.Told()), w.Watched
 	return r, nil

@@ -20,6 +20,9 @@ var (
 	seed       = flag.Uint64("fleet.seed", 20261130, "of the synthetic nodes; nothing was chosen by it")
 )
 
+// fleet is how a node of a fleet of 2,000 GPUs is watched.
+func fleet() Options { return Options{Seed: *seed, GPUs: 2000} }
+
 // known drops cases that only a rule finds which the book does not have yet.
 func known(t *testing.T) []*synth.Case {
 	t.Helper()
@@ -34,7 +37,7 @@ func known(t *testing.T) []*synth.Case {
 
 // TestFaultsAreFound is the judgement: every fault of a stated size, every look-alike.
 func TestFaultsAreFound(t *testing.T) {
-	results, err := Options{Seed: *seed}.Cases(known(t), *times)
+	results, err := fleet().Cases(known(t), *times)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +78,8 @@ const head = `# What the detectors find: synthetic faults
 
 Made by a test; do not edit. Every figure here is **synthetic**: nodes, work and faults come
 from a seeded generator (internal/synth says what its figures follow). One trial of each
-case with the defaults, snapshots of 60 s, and an agent that knows nothing before the trial
-but the hours that lead up to it. A trial is found if one of the rules that are right
+case with the defaults, snapshots of 60 s, an alert budget divided over 2,000 GPUs, and an
+agent that knows nothing before the trial but the hours that lead up to it. A trial is found if one of the rules that are right
 for it fires on what it is about while it lasts. How to judge by recordings of your own is
 in [backtest.md](backtest.md).
 
@@ -90,7 +93,7 @@ func TestFleetIsQuiet(t *testing.T) {
 		nodes = int(*fleetWeeks / 8 / 4)
 		lasts = 28 * 24 * time.Hour
 	}
-	f, told, err := Options{Seed: *seed}.Fleet(nodes, lasts)
+	f, told, err := fleet().Fleet(nodes, lasts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +127,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 			if shortest == nil {
 				t.Fatalf("no synthetic fault needs rule %s: if its detector found nothing at all, no test would fail", id)
 			}
-			o := Options{Seed: *seed}
+			o := fleet()
 			with, err := o.Run(shortest, number)
 			if err != nil {
 				t.Fatal(err)
