@@ -155,10 +155,7 @@ func (st *unusualGPU) restart() {
 func (d *Unusual) tell(s *collector.Snapshot, g *collector.GPU, st *unusualGPU, report func(Observation)) {
 	o := Observation{Subject: gpuSubject(g.UUID), Cause: "fused", Score: st.fused.score(), GPU: g, Owner: st.owner}
 	if o.Score >= 1 {
-		o.Surprise, o.Severity = st.fused.surprise(), rules.Ticket
-		if st.young() {
-			o.Severity = rules.Info
-		}
+		o.Surprise, o.Severity = st.fused.surprise(), rules.Info
 		o.At = st.since()
 		if st.toldAt.IsZero() || s.Time.Sub(st.toldAt).Abs() >= time.Minute {
 			st.told, st.toldAt = st.evidence(), s.Time

@@ -475,7 +475,7 @@ var book = []*Rule{
 	{
 		ID:       IDUnusual,
 		Title:    "GPU and its workload behave unlike their habit",
-		Severity: Ticket,
+		Severity: Info,
 		Meaning: "Several readings of the GPU, of its holder and of the servers on it have together left what is usual for this kind of workload. " +
 			"Nobody knows whether that is a fault: a single unusual reading is not told, and what the readings say together is rare at this strength.",
 		Action:      "Look at what changed at that time: a release, the traffic, a neighbour on the GPU.",
