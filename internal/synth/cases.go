@@ -18,6 +18,8 @@ type Case struct {
 	Also     []rules.ID // are right as well, and not asked for
 	Verdicts []string   // of the GPUs concerned, any of them; none: not asked
 
+	Digest bool // a line in a digest is enough; else somebody has to be told
+
 	Gap string // why no rule finds it yet; empty: one has to
 
 	Warm, Lasts time.Duration // of usual life before it, and of itself
