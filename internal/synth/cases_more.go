@@ -88,7 +88,7 @@ func moneyFaults() []*Case {
 			Rules: []rules.ID{"spend"}, Also: []rules.ID{"job_hung", "job_stalled", "slow_training"}, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.silent = true }),
 		ill(Case{Name: "server answers nobody", Effect: "a server keeps 4 GPUs at 98 %, and no request ends or makes a token", Life: ChatStage,
-			Rules: []rules.ID{"spend"}, Also: []rules.ID{"queueing", "job_hung", "job_stalled", "saturated_gpu", "unusual_model_use"}, Warm: 24 * time.Hour, Lasts: 3 * time.Hour},
+			Rules: []rules.ID{"spend"}, Also: []rules.ID{"queueing", "job_hung", "job_stalled", "saturated_gpu", "unusual_model_use"}, Warm: 14 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.silent = true }),
 	}
 }
@@ -103,7 +103,7 @@ func leakFaults() []*Case {
 			Rules: []rules.ID{"memory_leak"}, Warm: 12 * time.Hour, Lasts: 8 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.leakHost = 0.05 * memoryPerGPU * hour }),
 		ill(Case{Name: "leak of the KV cache", Effect: "8 % of the KV cache an hour is never given back", Life: ChatStage,
-			Rules: []rules.ID{"memory_leak"}, Also: []rules.ID{"queueing", "saturated_gpu"}, Warm: 24 * time.Hour, Lasts: 8 * time.Hour},
+			Rules: []rules.ID{"memory_leak"}, Also: []rules.ID{"queueing", "saturated_gpu"}, Warm: 14 * time.Hour, Lasts: 8 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.leakKV = 0.08 * hour }),
 	}
 }

@@ -47,6 +47,9 @@ func (o Options) engine() *detect.Engine {
 
 // Run lives through one case on a node of its own.
 func (o Options) Run(c *synth.Case, number int) (*Result, error) {
+	if c.Alone {
+		o.GPUs = 0
+	}
 	from := start.Add(8*time.Hour + time.Duration(number)*37*time.Minute)
 	t := &synth.Trial{Case: c, From: from.Add(c.Warm), To: from.Add(c.Warm + c.Lasts)}
 	board := synth.H100
