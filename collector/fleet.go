@@ -185,6 +185,9 @@ func (f *fleet) join(gpus []GPU, src *GPU, in input, rows []*metric.Def, stale f
 	over(&dst.Serial, src.Serial)
 	over(&dst.VBIOS, src.VBIOS)
 	over(&dst.Architecture, src.Architecture)
+	over(&dst.BoardPart, src.BoardPart)
+	over(&dst.GSP, src.GSP)
+	over(&dst.InfoROM, src.InfoROM)
 	over(&dst.ComputeCapability, src.ComputeCapability)
 	over(&dst.CPUs, src.CPUs)
 	over(&dst.NUMANodes, src.NUMANodes)
@@ -211,7 +214,7 @@ func (f *fleet) join(gpus []GPU, src *GPU, in input, rows []*metric.Def, stale f
 // remember keeps what is still true of the GPU when no source lists it.
 func (s *seenGPU) remember(g *GPU) {
 	s.identity = GPU{Index: g.Index, UUID: g.UUID, Model: g.Model, PCIBusID: g.PCIBusID, Serial: g.Serial, VBIOS: g.VBIOS,
-		Architecture: g.Architecture, ComputeCapability: g.ComputeCapability, CPUs: g.CPUs, NUMANodes: g.NUMANodes, Dropped: g.Dropped}
+		Architecture: g.Architecture, BoardPart: g.BoardPart, GSP: g.GSP, InfoROM: g.InfoROM, ComputeCapability: g.ComputeCapability, CPUs: g.CPUs, NUMANodes: g.NUMANodes, Dropped: g.Dropped}
 }
 
 // transition adds an event if the GPU has come or gone, unless its source has

@@ -49,6 +49,10 @@ type KnownGPU struct {
 	Architecture string `json:"architecture"`
 	Present      bool   `json:"present"`
 
+	BoardPart string `json:"board_part,omitempty"`
+	GSP       string `json:"gsp,omitempty"`
+	InfoROM   string `json:"inforom,omitempty"`
+
 	ComputeCapability string `json:"compute_capability,omitempty"`
 	CPUs              string `json:"cpus,omitempty"`
 	NUMANodes         string `json:"numa_nodes,omitempty"`
@@ -62,7 +66,7 @@ func (s *Snapshot) Known() Known {
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
 		k.GPUs = append(k.GPUs, KnownGPU{Index: g.Index, UUID: g.UUID, Model: g.Model, PCIBusID: g.PCIBusID, Serial: g.Serial, VBIOS: g.VBIOS,
-			Architecture: g.Architecture, Present: g.Present, ComputeCapability: g.ComputeCapability, CPUs: g.CPUs, NUMANodes: g.NUMANodes, Xids: g.Xids})
+			Architecture: g.Architecture, BoardPart: g.BoardPart, GSP: g.GSP, InfoROM: g.InfoROM, Present: g.Present, ComputeCapability: g.ComputeCapability, CPUs: g.CPUs, NUMANodes: g.NUMANodes, Xids: g.Xids})
 	}
 	return k
 }
@@ -118,7 +122,7 @@ func (f *fleet) recall(known []KnownGPU) {
 		if _, ok := f.byUUID[k.UUID]; !ok {
 			f.add(&seenGPU{source: nobody, present: k.Present, identity: GPU{
 				Index: f.free(k.Index), UUID: k.UUID, Model: k.Model, PCIBusID: k.PCIBusID, Serial: k.Serial, VBIOS: k.VBIOS, Architecture: k.Architecture,
-				ComputeCapability: k.ComputeCapability, CPUs: k.CPUs, NUMANodes: k.NUMANodes,
+				BoardPart: k.BoardPart, GSP: k.GSP, InfoROM: k.InfoROM, ComputeCapability: k.ComputeCapability, CPUs: k.CPUs, NUMANodes: k.NUMANodes,
 			}})
 		}
 		for _, x := range k.Xids {

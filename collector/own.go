@@ -31,7 +31,7 @@ func own(s *Snapshot, inputs []input) {
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		if a := whose[identity{p.PID, p.Start}]; a != nil {
-			p.Owner, p.Container = a.Owner, a.Container
+			p.Owner, p.Container, p.Privileged = a.Owner, a.Container, a.Privileged
 		}
 	}
 	for i := range s.GPUs {

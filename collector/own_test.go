@@ -48,7 +48,7 @@ func TestUseAndAllocationAreTwoFacts(t *testing.T) {
 	owners := &Part{Time: noon,
 		Attributions: []Attribution{
 			{PID: 10, Start: 1, Owner: small},
-			{PID: 11, Start: 1, Owner: user, Container: "main"},
+			{PID: 11, Start: 1, Owner: user, Container: "main", Privileged: true},
 			{PID: 12, Start: 2, Owner: user}, // the pid was another process
 			{PID: 99, Start: 1, Owner: user}, // uses no GPU
 		},
@@ -72,6 +72,9 @@ func TestUseAndAllocationAreTwoFacts(t *testing.T) {
 	}
 	if got := s.Processes[1].Container; got != "main" {
 		t.Errorf("process 11 is in container %q, want main", got)
+	}
+	if s.Processes[0].Privileged || !s.Processes[1].Privileged || s.Processes[2].Privileged {
+		t.Error("it is not process 11, and it alone, that is privileged")
 	}
 	if diff := cmp.Diff([]Owner{user, small, given}, s.GPUs[0].Owners); diff != "" {
 		t.Errorf("owners of GPU 0: who uses it by memory, then who was given it (-want +got):\n%s", diff)

@@ -111,6 +111,7 @@ func (r *runner) finish(part *Part, err error, stopping bool) {
 		r.state.Errors++
 	}
 	r.state.Expected = r.Expected && !errors.Is(err, ErrAbsent)
+	r.state.Paused, r.state.Hung = errors.Is(err, ErrPaused), errors.Is(err, ErrHung)
 	r.outcome(err)
 }
 

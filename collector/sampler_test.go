@@ -162,12 +162,14 @@ func TestSourceErrors(t *testing.T) {
 			each("nothing", fails(nil, nil)),
 			each("undated", fails(&Part{}, nil)),
 			each("absent", fails(nil, fmt.Errorf("no driver: %w", ErrAbsent))),
+			each("told", fails(nil, fmt.Errorf("released: %w", ErrPaused))),
+			each("waits", fails(nil, fmt.Errorf("no frame: %w", ErrHung))),
 			each("partial", func(context.Context) (*Part, error) { return busy(0.5), errors.New("half of it") }),
 		)
 		time.Sleep(3 * time.Second)
 		snap := s.Latest()
 		for name, says := range map[string]string{"panics": "panicked: index out of range", "fails": "permission denied",
-			"nothing": "neither a part nor an error", "undated": "without a time", "absent": "no driver", "partial": "half of it"} {
+			"nothing": "neither a part nor an error", "undated": "without a time", "absent": "no driver", "told": "released", "waits": "no frame", "partial": "half of it"} {
 			st := source(t, snap, name)
 			errors := uint64(3)
 			if name == "absent" {
@@ -175,6 +177,9 @@ func TestSourceErrors(t *testing.T) {
 			}
 			if !strings.Contains(st.Err, says) || st.Errors != errors || st.Fresh(snap.Time) {
 				t.Errorf("source %s is %+v, want %d errors and %q", name, st, errors, says)
+			}
+			if st.Paused != (name == "told") || st.Hung != (name == "waits") {
+				t.Errorf("source %s was told not to look: %v; it waits for an answer: %v", name, st.Paused, st.Hung)
 			}
 			if want := name != "absent"; st.Expected != want {
 				t.Errorf("readiness waits for source %s: %v, want %v", name, st.Expected, want)

@@ -76,6 +76,10 @@ type GPU struct {
 	VBIOS        string
 	Architecture string
 
+	BoardPart string // number of the board: GPUs of one model may be on several
+	GSP       string // version of the firmware that runs on the GPU, of the driver's
+	InfoROM   string // version of the board's own data
+
 	ComputeCapability string // 9.0
 	CPUs              string // those nearest to it: 0-31,64-95, or a mask 0x5555
 	NUMANodes         string // those of the nearest memory, likewise
@@ -179,6 +183,9 @@ type Process struct {
 	Owner Owner
 	// Container names the container within the owner; untrusted, empty if unknown.
 	Container string
+	// Privileged says that it is in a container and has every capability on the node: it
+	// may use all devices. False also if nobody looked.
+	Privileged bool
 	Readings
 }
 
@@ -269,6 +276,8 @@ type Attribution struct {
 	Start     uint64 // clock ticks after boot
 	Owner     Owner
 	Container string // name, or the first 12 digits of its id
+
+	Privileged bool // in a container, with every capability on the node
 }
 
 // Allocation says that an owner was given a GPU, a MIG instance, or a share of one.
@@ -446,6 +455,8 @@ type SourceState struct {
 	Errors   uint64
 	Err      string // of the last sample, empty if it was good
 	Expected bool   // readiness waits for it
+	Paused   bool   // it was told not to look: that it is silent is no fault
+	Hung     bool   // it waits for an answer that does not come
 }
 
 // Fresh reports whether the source's last sample is good and not older than

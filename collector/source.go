@@ -11,6 +11,13 @@ import (
 // such a source.
 var ErrAbsent = errors.New("not on this machine")
 
+// ErrPaused is of the kind of the errors of a source that was told not to look, and
+// ErrHung of one that waits for an answer which does not come.
+var (
+	ErrPaused = errors.New("told not to look")
+	ErrHung   = errors.New("no answer comes")
+)
+
 // Source fills its part of a snapshot.
 //
 // The sampler calls Sample from one goroutine, never twice at once, and gives it

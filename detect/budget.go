@@ -28,6 +28,15 @@ func (b *Budget) complete() {
 	}
 }
 
+// divide gives a rule its share of the budget: one that is statistical by the book, or by
+// what it reports.
+func (e *Engine) divide(w *watcher) {
+	if !w.statistical {
+		w.statistical = true
+		e.statistical++
+	}
+}
+
 // share is how many false findings of a severity one rule may make a week on one GPU.
 // What is less than a page counts as a ticket.
 func (e *Engine) share(s rules.Severity) float64 {

@@ -139,6 +139,22 @@ func TestBudgetIsSharedByTheStatisticalRules(t *testing.T) {
 	}
 }
 
+// A rule that reports what is statistical has its share, whatever the book says of it.
+func TestWhatIsReportedAsStatisticalIsPartOfTheBudget(t *testing.T) {
+	o := newOdd(t, 80, Config{})
+	o.rule.Statistical = false
+	o.e = NewEngine(o.cfg, o.detectors())
+	o.run(time.Minute)
+	if s := o.standing(); s.Statistical {
+		t.Fatalf("before it has reported anything the rule stands as %+v", s)
+	}
+	o.surprise[0] = 1
+	o.run(time.Minute)
+	if s := o.standing(); !s.Statistical || math.Abs(s.Need-math.Log(8)) > 1e-9 || o.first().State != Pending {
+		t.Errorf("what falls short of the budget is %s, and the rule stands as %+v", o.first().State, s)
+	}
+}
+
 func TestFactsAreNotPartOfTheBudget(t *testing.T) {
 	o := newOdd(t, 8, Config{Budget: Budget{GPUs: 1_000_000}})
 	o.severity = rules.Page

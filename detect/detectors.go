@@ -16,8 +16,10 @@ type DetectorConfig struct {
 	Saturated   SaturatedConfig
 	Idle        IdleConfig
 	Version     VersionConfig
+	Mismatch    MismatchConfig
+	Sharing     SharingConfig
+	Isolation   IsolationConfig
 	Xid         XidConfig
-	Lost        LostConfig
 	SXid        SXidConfig
 	Spend       SpendConfig
 	Unallocated UnallocatedConfig
@@ -30,8 +32,14 @@ func Detectors(cfg DetectorConfig) []Detector {
 	saturated := NewSaturated(cfg.Saturated)
 	return []Detector{
 		NewXid(cfg.Xid),
-		NewLost(cfg.Lost),
+		NewSuspect(),
+		NewLost(),
 		NewSXid(cfg.SXid),
+		NewGPUMemory(),
+		NewPCIe(),
+		NewNVLink(),
+		NewPort(),
+		NewUnresponsive(),
 		NewHung(judge),
 		NewStalled(judge),
 		saturated,
@@ -40,6 +48,9 @@ func Detectors(cfg DetectorConfig) []Detector {
 		NewIdle(cfg.Idle),
 		NewThrottled(judge),
 		NewVersion(cfg.Version),
+		NewMismatch(cfg.Mismatch),
+		NewSharing(cfg.Sharing),
+		NewIsolation(cfg.Isolation),
 		NewMovement(),
 		NewSpend(cfg.Spend),
 		NewUnallocated(cfg.Unallocated),

@@ -98,9 +98,6 @@ func NewEngine(cfg Config, detectors []Detector) *Engine {
 		}
 		if !cfg.Settings[d.Rule().ID].Disabled {
 			e.watchers = append(e.watchers, e.newWatcher(d))
-			if d.Rule().Statistical {
-				e.statistical++
-			}
 		}
 	}
 	e.link(detectors)
@@ -181,6 +178,9 @@ func (e *Engine) take(w *watcher, o *Observation) {
 		return
 	}
 	w.judged = true
+	if o.Surprise > 0 {
+		e.divide(w)
+	}
 	if w.rule.State {
 		e.note(w, o)
 	}

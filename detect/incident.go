@@ -25,8 +25,10 @@ type incident struct {
 	loud      bool      // and it is one that is told
 }
 
-// incidents groups findings of the same rule and cause that belong together: on
-// one node, begun within ten minutes of each other or while the incident is open.
+// incidents groups findings that belong together: of the same rule and cause on one
+// node, begun within ten minutes of each other or while the incident is open; and of a
+// chain of the rule book on one GPU, or on the node, begun within ten minutes of each
+// other.
 type incidents struct {
 	all []*incident // in the order in which they were opened
 }
@@ -39,6 +41,9 @@ func (is *incidents) join(t *tracked, now time.Time) {
 			ID: is.id(t, now), Rule: t.Rule, Cause: t.Cause, Opened: now, Severity: t.Severity,
 		}}
 		is.all = append(is.all, in)
+	}
+	if _, heads := rules.Chained(t.Rule, t.Cause, in.Rule, in.Cause); heads {
+		in.Rule, in.Cause = t.Rule, t.Cause
 	}
 	in.State, in.Resolved = Firing, time.Time{}
 	if t.Since.After(in.lastSince) {
@@ -56,14 +61,36 @@ func (is *incidents) join(t *tracked, now time.Time) {
 // of returns the incident that a finding belongs to, or nil.
 func (is *incidents) of(t *tracked) *incident {
 	for _, in := range slices.Backward(is.all) {
-		if in.Rule != t.Rule || in.Cause != t.Cause && t.Together == 0 || in.Members[0].Node != t.Node {
-			continue
-		}
-		if in.State == Firing || t.Since.Sub(in.lastSince).Abs() <= groupWindow {
+		if in.Members[0].Node == t.Node && in.takes(t) {
 			return in
 		}
 	}
 	return nil
+}
+
+// takes reports whether a finding belongs to the incident.
+func (in *incident) takes(t *tracked) bool {
+	if in.Rule == t.Rule && (in.Cause == t.Cause || t.Together > 0) && (in.State == Firing || near(t.Since, in.lastSince)) {
+		return true
+	}
+	return slices.ContainsFunc(in.Members, func(f Finding) bool {
+		if !near(t.Since, f.Since) && !near(t.Since, f.Fired) {
+			return false
+		}
+		if f.Rule == t.Rule && f.Cause == t.Cause {
+			return true
+		}
+		chained, _ := rules.Chained(t.Rule, t.Cause, f.Rule, f.Cause)
+		return chained && samePart(&f, &t.Finding)
+	})
+}
+
+func near(a, b time.Time) bool { return a.Sub(b).Abs() <= groupWindow }
+
+// samePart reports whether two findings of one node are about the same part of it, or
+// one of them about the node as a whole.
+func samePart(a, b *Finding) bool {
+	return a.Subject == b.Subject || a.Subject.Kind == "node" || b.Subject.Kind == "node"
 }
 
 // touch notes that a member came, went or got worse.
@@ -94,7 +121,7 @@ func (is *incidents) settle(now time.Time) []Incident {
 		if !in.dirty {
 			continue
 		}
-		if !slices.ContainsFunc(in.Members, func(f Finding) bool { return f.State == Firing }) {
+		if !in.lead() {
 			in.State, in.Resolved = Resolved, now
 			in.loud = in.loud || !in.told.IsZero()
 		}
@@ -106,6 +133,30 @@ func (is *incidents) settle(now time.Time) []Incident {
 	}
 	is.prune(now)
 	return told
+}
+
+// lead makes the incident be about what heads its chain of those findings that still
+// fire, and reports whether any does: what is over is not what is wrong.
+func (in *incident) lead() bool {
+	var head *Finding
+	for i := range in.Members {
+		f := &in.Members[i]
+		if f.State != Firing {
+			continue
+		}
+		if f.Rule == in.Rule && f.Cause == in.Cause {
+			return true
+		}
+		if head == nil {
+			head = f
+		} else if _, before := rules.Chained(f.Rule, f.Cause, head.Rule, head.Cause); before {
+			head = f
+		}
+	}
+	if head != nil {
+		in.Rule, in.Cause = head.Rule, head.Cause
+	}
+	return head != nil
 }
 
 func (is *incidents) prune(now time.Time) {
@@ -124,7 +175,11 @@ func (in *incident) export() Incident {
 	out := in.Incident
 	out.Members = slices.Clone(in.Members)
 	slices.SortStableFunc(out.Members, byBeginning)
-	// The root cause stays first: it began the incident.
+	// What the incident is about comes first; of several such, the one that began it.
+	root := max(0, slices.IndexFunc(out.Members, func(f Finding) bool { return f.Rule == in.Rule && f.Cause == in.Cause }))
+	head := out.Members[root]
+	copy(out.Members[1:], out.Members[:root])
+	out.Members[0] = head
 	slices.SortStableFunc(out.Members[1:], func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), byBeginning(a, b))
 	})

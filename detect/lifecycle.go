@@ -118,37 +118,6 @@ func (e *Engine) begin(t *tracked, o *Observation) {
 	t.worse, t.incident = false, nil
 }
 
-// critical reports whether the observation is about a workload that the configuration
-// calls so: the owner's, or one of those on the GPU.
-func (e *Engine) critical(o *Observation) bool {
-	is := func(who collector.Owner) bool {
-		w := e.snapshot.WorkloadOf(who)
-		return w != nil && w.Critical
-	}
-	return is(o.Owner) || o.GPU != nil && slices.ContainsFunc(o.GPU.Owners, is)
-}
-
-// bound limits a severity to what the rule, or the user's setting for it, allows. What
-// concerns a critical workload is one higher, but a page only by a rule that may page.
-func (w *watcher) bound(s rules.Severity, critical bool) rules.Severity {
-	if w.severity == nil {
-		s = min(s, w.rule.Severity)
-		switch {
-		case !critical:
-		case s < rules.Ticket || w.pages && s < rules.Page:
-			s++
-		}
-		return s
-	}
-	if critical && s < rules.Page {
-		s++
-	}
-	if s >= w.rule.Severity {
-		return *w.severity
-	}
-	return min(s, *w.severity)
-}
-
 // onset is 1 for a condition that counts when several GPUs do the same.
 func onset(t *tracked) float64 {
 	if t.Subject.Kind == "gpu" {
@@ -292,8 +261,18 @@ func (w *watcher) hidden(t *tracked) bool {
 				return true
 			}
 		}
+		if h.rule.Whole && slices.ContainsFunc(h.order, t.followsFrom) {
+			return true
+		}
 	}
 	return false
+}
+
+// followsFrom reports whether a finding may follow from one of the node that fires: it
+// did not begin before it.
+func (t *tracked) followsFrom(cause *tracked) bool {
+	return cause.State == Firing && cause.Subject.Kind == "node" && cause.Node == t.Node &&
+		cause.Severity >= max(t.Severity, rules.Ticket) && !t.Since.Before(cause.Since.Add(-together))
 }
 
 // ownerSubject is an owner as the subject of a finding; zero for the unattributed.

@@ -3,7 +3,6 @@ package detect
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"gpuvigil/collector"
@@ -11,68 +10,28 @@ import (
 	"gpuvigil/rules"
 )
 
-// LostConfig is what the detector of lost GPUs can be told. Zero fields take the
-// defaults.
-type LostConfig struct {
-	Together time.Duration // GPUs that fall silent within it fall silent at once; 1 min
-}
-
 // The causes of rule gpu_lost.
 const (
 	causeGone          = "gone"           // the driver no longer answers for a GPU that was seen
 	causeHung          = "hung"           // a driver call on it does not return
 	causeGivenAway     = "given_away"     // another kernel driver has it, as for a virtual machine
 	causeRemoved       = "removed"        // it was taken off the PCI bus while nobody used it
-	causeAllSilent     = "all_silent"     // no GPU answers, and all fell silent at once
 	causeNeverAnswered = "never_answered" // the driver lists GPUs that nobody has seen
+	causeNotBack       = "not_back"       // it was there before the node booted, and is not on the bus any more
 	causeNotListed     = "not_listed"     // the page that the GPUs come from lists others and no longer this one
 )
 
 // Lost reports GPUs that the driver has stopped to answer for, or never did, and
-// those on which its calls hang. It judges only while the driver answers otherwise: one that is being replaced, or
-// was let go of, says nothing about its GPUs.
-//
-// GPUs that all fall silent at once are one finding about the node: that eight
-// GPUs break in the same minute is less likely than that the driver, or whoever
-// asks it, is broken.
+// those on which its calls hang. It judges only while the driver answers otherwise: one
+// that is being replaced, or was let go of, says nothing about its GPUs. GPUs that all
+// fall silent at once are told by Suspect.
 type Lost struct {
-	cfg      LostConfig
-	gpus     map[string]*silence // by uuid
-	answered time.Time           // when any GPU last did
-	node     [2]lostWords        // all_silent, never_answered
-	seen     map[string]bool     // scratch
-}
-
-// silence is since when a GPU does not answer.
-type silence struct {
-	Since time.Time       `json:"since,omitzero"`  // zero while it answers
-	Owner collector.Owner `json:"owner,omitzero"`  // who held it when it last answered
-	Held  bool            `json:"held,omitempty"`  // somebody, known or not, held it when it last answered
-	Cause string          `json:"cause,omitempty"` // gone or hung: as it began
-
-	words lostWords
-}
-
-// lostWords are evidence, and what it was made of.
-type lostWords struct {
-	counts   lostCounts
-	evidence Evidence
-}
-
-type lostCounts struct {
-	Listed, Known, Answering int // by the driver, ever since boot, now
-	Why, Bound               string
-	Since                    time.Time
-	Exporter                 string // whose page they are from, if they are
+	silences
+	node [2]lostWords // never_answered, not_back
 }
 
 // NewLost returns the detector of rule gpu_lost.
-func NewLost(cfg LostConfig) *Lost {
-	if cfg.Together <= 0 {
-		cfg.Together = time.Minute
-	}
-	return &Lost{cfg: cfg, gpus: map[string]*silence{}, seen: map[string]bool{}}
-}
+func NewLost() *Lost { return &Lost{silences: newSilences()} }
 
 // Rule returns gpu_lost.
 func (d *Lost) Rule() *rules.Rule { return rules.Get(rules.IDGPULost) }
@@ -87,7 +46,6 @@ func (d *Lost) Observe(s *collector.Snapshot, report func(Observation)) {
 		return // nobody has asked the driver just now
 	}
 	c := lostCounts{Listed: int(s.Node.Value(metric.GPUsSeen)), Known: len(s.GPUs), Answering: d.listen(s)}
-	atOnce := d.atOnce(s, c)
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
 		l := d.gpus[g.UUID]
@@ -95,29 +53,41 @@ func (d *Lost) Observe(s *collector.Snapshot, report func(Observation)) {
 		c.Why, c.Bound = why, g.Bound
 		for _, cause := range []string{causeGone, causeHung, causeGivenAway, causeRemoved} {
 			o := Observation{Subject: gpuSubject(g.UUID), Cause: cause, Severity: urgency(cause), GPU: g, Owner: l.Owner}
-			if !l.Since.IsZero() && cause == why && !(atOnce && d.withOthers(l) && !onPurpose(why)) {
+			if !l.Since.IsZero() && cause == why {
 				o.Score, c.Since = 1, l.Since
 				o.Evidence = l.words.say(c, saySilent)
 			}
 			report(o)
 		}
 	}
-	c.Why, c.Bound = "", ""
 	if s.Node.Name == "" {
 		return
 	}
-	about := func(cause string, severity rules.Severity, words *lostWords, holds bool, say func(lostCounts) Evidence) {
-		o := Observation{Subject: Subject{"node", s.Node.Name}, Cause: cause, Severity: severity}
+	c.Why, c.Bound, c.Since = "", "", time.Time{}
+	// Nothing was lost while somebody used it, so nobody is woken.
+	about := func(cause string, words *lostWords, holds bool, say func(lostCounts) Evidence) {
+		o := Observation{Subject: Subject{"node", s.Node.Name}, Cause: cause, Severity: rules.Ticket}
 		if holds {
 			o.Score, o.Evidence = 1, words.say(c, say)
 		}
 		report(o)
 	}
-	c.Since = d.answered
-	about(causeAllSilent, rules.Page, &d.node[0], atOnce, sayAllSilent)
-	c.Since = time.Time{}
-	// Nothing was lost while somebody used it, so nobody is woken.
-	about(causeNeverAnswered, rules.Ticket, &d.node[1], c.Listed > c.Known, sayNeverAnswered)
+	about(causeNeverAnswered, &d.node[0], c.Listed > c.Known, sayNeverAnswered)
+	c.Before = s.GPUsBefore
+	about(causeNotBack, &d.node[1], notBack(s, c), sayNotBack)
+}
+
+// notBack reports whether GPUs that were there before the node booted are nowhere now:
+// the driver does not list them and, as far as the bus was looked at, it has none that
+// belongs to another driver. Those that come up late have time to do so.
+func notBack(s *collector.Snapshot, c lostCounts) bool {
+	onBus := 0.0
+	for i := range metric.PCIGPUs.Width() {
+		if v := s.Node.ValueAt(metric.PCIGPUs, i); v > 0 {
+			onBus += v
+		}
+	}
+	return !booting(s) && c.Answering > 0 && c.Before > max(c.Known, c.Listed, int(onBus))
 }
 
 // onPage judges GPUs that come from an exporter's page. A page that cannot be had is
@@ -137,74 +107,6 @@ func (d *Lost) onPage(s *collector.Snapshot, page *collector.Page, report func(O
 	}
 }
 
-// listen notes which GPUs answer and returns how many do.
-func (d *Lost) listen(s *collector.Snapshot) int {
-	answering := 0
-	clear(d.seen)
-	for i := range s.GPUs {
-		g := &s.GPUs[i]
-		d.seen[g.UUID] = true
-		l := d.gpus[g.UUID]
-		if l == nil {
-			l = &silence{}
-			d.gpus[g.UUID] = l
-		}
-		switch {
-		case g.Answers():
-			answering++
-			l.Since, l.Owner = time.Time{}, holder(g)
-			l.Held = len(g.Owners) > 0 || g.Value(metric.ProcessCount) > 0
-		case l.Since.IsZero():
-			l.Since, l.Cause = s.Time, causeGone
-			if g.Present {
-				l.Cause = causeHung
-			}
-		}
-	}
-	for uuid := range d.gpus {
-		if !d.seen[uuid] {
-			delete(d.gpus, uuid)
-		}
-	}
-	if answering > 0 {
-		d.answered = s.Time
-	}
-	return answering
-}
-
-// atOnce reports whether no GPU answers and at least two of them fell silent
-// together without the driver telling of each that it is lost.
-func (d *Lost) atOnce(s *collector.Snapshot, c lostCounts) bool {
-	if c.Answering > 0 {
-		return false
-	}
-	together, unexplained := 0, false
-	for i := range s.GPUs {
-		if l := d.gpus[s.GPUs[i].UUID]; d.withOthers(l) && !onPurpose(d.why(&s.GPUs[i], l)) {
-			together++
-			unexplained = unexplained || !d.toldLost(&s.GPUs[i], l)
-		}
-	}
-	return together >= 2 && unexplained
-}
-
-// why is the cause for which the GPU does not answer, as far as the PCI bus tells. A
-// GPU that falls off the bus keeps its device and its driver there. Only one that
-// nobody uses can be taken off on purpose.
-func (d *Lost) why(g *collector.GPU, l *silence) string {
-	switch {
-	case l.Cause != causeGone:
-		return l.Cause
-	case g.GivenAway():
-		return causeGivenAway
-	case g.Bound == collector.NoDevice && !l.Held && !d.toldLost(g, l):
-		return causeRemoved
-	}
-	return causeGone
-}
-
-func onPurpose(cause string) bool { return cause == causeGivenAway || cause == causeRemoved }
-
 // urgency is who must know. That a GPU was removed on purpose cannot be proven, so it
 // stays work for somebody, and wakes nobody.
 func urgency(cause string) rules.Severity {
@@ -215,23 +117,6 @@ func urgency(cause string) rules.Severity {
 		return rules.Ticket
 	}
 	return rules.Page
-}
-
-// withOthers reports whether a GPU fell silent about when the last one did.
-func (d *Lost) withOthers(l *silence) bool { return !l.Since.Before(d.answered.Add(-d.cfg.Together)) }
-
-func (d *Lost) toldLost(g *collector.GPU, l *silence) bool {
-	return slices.ContainsFunc(g.Xids, func(x collector.XidCount) bool {
-		return rules.Lost(x.Code) && !x.Last.Before(l.Since.Add(-d.cfg.Together))
-	})
-}
-
-// say makes the evidence anew only if it would say something else.
-func (w *lostWords) say(c lostCounts, say func(lostCounts) Evidence) Evidence {
-	if w.evidence.Seen == "" || w.counts != c {
-		w.counts, w.evidence = c, say(c)
-	}
-	return w.evidence
 }
 
 func saySilent(c lostCounts) Evidence {
@@ -272,21 +157,6 @@ func sayNotListed(c lostCounts) Evidence {
 	}
 }
 
-func sayAllSilent(c lostCounts) Evidence {
-	since := "since the agent started"
-	if !c.Since.IsZero() {
-		since = "since " + clock(c.Since)
-	}
-	return Evidence{
-		Title:    "No GPU of the node answers",
-		Seen:     fmt.Sprintf("the driver has answered for none of %d GPUs %s; it lists %s", c.Known, since, count(c.Listed, "GPU", "GPUs")),
-		Expected: "answers, as before", Observed: float64(c.Known), Confidence: Certain,
-		Why: "all at once: rather the driver, or what asks it, than each of the GPUs",
-		Action: "Run `nvidia-smi` and `gpuvigil doctor` on the node: if both find no GPU, look in the kernel log for what happened to the driver, drain the node and reboot it; " +
-			"if only gpuvigil finds none, restart it.",
-	}
-}
-
 func sayNeverAnswered(c lostCounts) Evidence {
 	n := c.Listed - c.Known
 	return Evidence{
@@ -297,22 +167,21 @@ func sayNeverAnswered(c lostCounts) Evidence {
 	}
 }
 
-// Shift moves since when GPUs do not answer.
-func (d *Lost) Shift(by time.Duration) {
-	shift(by, &d.answered)
-	for _, l := range d.gpus {
-		shift(by, &l.Since)
+func sayNotBack(c lostCounts) Evidence {
+	there := max(c.Known, c.Listed)
+	return Evidence{
+		Title:    "GPU missing since the node booted",
+		Seen:     fmt.Sprintf("the node had %s before it booted, and has %d now", count(c.Before, "GPU", "GPUs"), there),
+		Expected: "the GPUs of before", Observed: float64(c.Before - there), Confidence: Certain, Why: "neither the driver nor the PCI bus knows of more",
+		Action: "If a GPU was taken out on purpose, nothing: the next boot forgets it. Else look in the management controller's log, and power-cycle the node.",
 	}
 }
 
-type lostState struct {
-	Version  int                 `json:"version"`
-	Answered time.Time           `json:"answered"`
-	GPUs     map[string]*silence `json:"gpus"`
-}
+// Shift moves since when GPUs do not answer.
+func (d *Lost) Shift(by time.Duration) { d.shift(by) }
 
 // Save returns since when GPUs do not answer.
-func (d *Lost) Save() ([]byte, error) { return json.Marshal(lostState{1, d.answered, d.gpus}) }
+func (d *Lost) Save() ([]byte, error) { return json.Marshal(d.save()) }
 
 // Restore takes up what Save returned.
 func (d *Lost) Restore(data []byte) error {
@@ -320,15 +189,6 @@ func (d *Lost) Restore(data []byte) error {
 	if err := decodeState(data, &s, 1); err != nil {
 		return err
 	}
-	d.answered, d.gpus = s.Answered, map[string]*silence{}
-	for uuid, l := range s.GPUs {
-		if l == nil {
-			continue
-		}
-		if l.Cause != causeHung {
-			l.Cause = causeGone
-		}
-		d.gpus[uuid] = l
-	}
+	d.restore(s)
 	return nil
 }

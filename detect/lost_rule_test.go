@@ -126,15 +126,17 @@ func TestAllGPUsLostAtOnceAreOneFindingOfTheNode(t *testing.T) {
 	l.run(20 * time.Second) // the driver's answers for one GPU take longer than for the other
 	l.gone[1], l.listed = true, 0
 	l.run(time.Hour)
-	f := l.one(rules.IDGPULost, "all_silent", 1)
-	l.says(f, "the driver has answered for none of 2 GPUs since 00:01:20 UTC; it lists 0 GPUs", "answers, as before")
+	f := l.one(rules.IDSuspectMonitor, "silent_together", 1)
+	l.says(f, "the driver has answered for none of 2 GPUs since 00:01:01 UTC; it lists 0 GPUs", "answers, as before")
 	if len(l.told) != 1 || f.Subject.String() != "node:n1" || f.Severity != rules.Page || f.Title() != "No GPU of the node answers" {
 		t.Errorf("told %d times, %s %s: %s; want one page about the node", len(l.told), f.Severity, f.Subject, f.Title())
 	}
 	l.restart()
 	l.gone[1], l.listed = false, 1 // the driver is back, one GPU is not
 	l.run(10 * time.Minute)
-	l.one(rules.IDGPULost, "gone", 1)
+	if f := l.one(rules.IDGPULost, "gone", 2); f.Subject.String() != "gpu:GPU-0" {
+		t.Errorf("once one GPU is back the incident is about %s, want the one that is not", f.Subject)
+	}
 }
 
 func TestGPUsLostOneAfterTheOtherAreFindingsOfEach(t *testing.T) {
@@ -220,5 +222,5 @@ func TestAllGPUsThatHangAreOneFindingOfTheNode(t *testing.T) {
 	l.run(time.Minute)
 	l.hung[0], l.hung[1] = true, true
 	l.run(10 * time.Minute)
-	l.one(rules.IDGPULost, "all_silent", 1)
+	l.one(rules.IDSuspectMonitor, "silent_together", 1)
 }

@@ -82,7 +82,7 @@ func (m *moving) play(s *collector.Snapshot) {
 	s.Workloads = append(s.Workloads, w)
 }
 
-func server(i int) collector.Owner {
+func replica(i int) collector.Owner {
 	return collector.Owner{Kind: "pod", ID: fmt.Sprintf("nlp/chat-%d", i), Team: "nlp"}
 }
 
@@ -140,7 +140,7 @@ func (st *stage) noTicket(why string) {
 func TestLargeUploadToANewNetwork(t *testing.T) {
 	for _, step := range []time.Duration{time.Second, 15 * time.Second, time.Minute} {
 		t.Run(step.String(), func(t *testing.T) {
-			m := &moving{owner: server(0), sent: steadily(0.4), networks: always(known)}
+			m := &moving{owner: replica(0), sent: steadily(0.4), networks: always(known)}
 			st := movementStage(t, time.Minute, m)
 			st.run(48 * time.Hour)
 			st.silent("its habit")
@@ -165,7 +165,7 @@ func TestLargeUploadToANewNetwork(t *testing.T) {
 }
 
 func TestAddressesInTheEvidenceWhereAllowed(t *testing.T) {
-	m := &moving{owner: server(0), sent: steadily(0.4), networks: always(known)}
+	m := &moving{owner: replica(0), sent: steadily(0.4), networks: always(known)}
 	st := movementStage(t, time.Minute, m)
 	st.run(48 * time.Hour)
 	m.sent, m.networks = steadily(80), always(known, foreign)
@@ -181,7 +181,7 @@ func TestAddressesInTheEvidenceWhereAllowed(t *testing.T) {
 func TestSlowUploadAddsUp(t *testing.T) {
 	for _, step := range []time.Duration{15 * time.Second, time.Minute} {
 		t.Run(step.String(), func(t *testing.T) {
-			m := &moving{owner: server(0), sent: steadily(0.4), networks: always(known)}
+			m := &moving{owner: replica(0), sent: steadily(0.4), networks: always(known)}
 			st := movementStage(t, time.Minute, m)
 			st.run(48 * time.Hour)
 			st.step = step
@@ -222,43 +222,43 @@ func TestMovementLookAlikes(t *testing.T) {
 	}
 	late := func(at time.Time) bool { return !at.Before(day.Add(72 * time.Hour)) }
 	for name, of := range map[string][]*moving{
-		"checkpoints of 90 GB an hour to a storage that is known": {{owner: server(0), sent: hourly(10, 90), networks: always(known)}},
-		"checkpoints of 90 GB an hour to a storage that moves":    {{owner: server(0), sent: hourly(10, 90), networks: atFirst}},
-		"nightly batch to a known network": {{owner: server(0), networks: always(known), sent: func(at time.Time) float64 {
+		"checkpoints of 90 GB an hour to a storage that is known": {{owner: replica(0), sent: hourly(10, 90), networks: always(known)}},
+		"checkpoints of 90 GB an hour to a storage that moves":    {{owner: replica(0), sent: hourly(10, 90), networks: atFirst}},
+		"nightly batch to a known network": {{owner: replica(0), networks: always(known), sent: func(at time.Time) float64 {
 			if nightly(at) {
 				return 200e9 * perHour
 			}
 			return 1e5
 		}}},
-		"nightly backup and a new network that gets little": {{owner: server(0), networks: atFirst, sent: func(at time.Time) float64 {
+		"nightly backup and a new network that gets little": {{owner: replica(0), networks: atFirst, sent: func(at time.Time) float64 {
 			if nightly(at) {
 				return 40e9 * perHour
 			}
 			return 1e5
 		}}},
-		"a job only at night": {{owner: server(0), networks: atFirst, sent: steadily(30), here: nightly}},
-		"host network":        {{owner: server(0), sent: steadily(500), networks: atFirst, host: true}},
-		"much, and nothing new": {{owner: server(0), networks: always(known), sent: func(at time.Time) float64 {
+		"a job only at night": {{owner: replica(0), networks: atFirst, sent: steadily(30), here: nightly}},
+		"host network":        {{owner: replica(0), sent: steadily(500), networks: atFirst, host: true}},
+		"much, and nothing new": {{owner: replica(0), networks: always(known), sent: func(at time.Time) float64 {
 			if late(at) {
 				return 300e9 * perHour
 			}
 			return 1e5
 		}}},
-		"new, and not much": {{owner: server(0), networks: atFirst, sent: steadily(0.4)}},
+		"new, and not much": {{owner: replica(0), networks: atFirst, sent: steadily(0.4)}},
 		"another replica of a known deployment": {
-			{owner: server(0), sent: steadily(20), networks: always(known)},
-			{owner: server(1), sent: steadily(20), networks: always(known), here: late},
+			{owner: replica(0), sent: steadily(20), networks: always(known)},
+			{owner: replica(1), sent: steadily(20), networks: always(known), here: late},
 		},
 		"a data set that is fetched in the first half hour": {
-			{owner: server(0), sent: steadily(0.4), networks: always(known)},
-			{owner: server(1), sent: steadily(0.4), networks: always(known, foreign), here: late, received: func(at time.Time) float64 {
+			{owner: replica(0), sent: steadily(0.4), networks: always(known)},
+			{owner: replica(1), sent: steadily(0.4), networks: always(known, foreign), here: late, received: func(at time.Time) float64 {
 				if at.Before(day.Add(72*time.Hour + 29*time.Minute)) {
 					return 400e9 * perHour
 				}
 				return 1e5
 			}},
 		},
-		"a kind of workload that nobody knows yet": {{owner: server(0), sent: steadily(500), networks: always(foreign), here: late}},
+		"a kind of workload that nobody knows yet": {{owner: replica(0), sent: steadily(500), networks: always(foreign), here: late}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := movementStage(t, time.Minute, of...)
@@ -271,7 +271,7 @@ func TestMovementLookAlikes(t *testing.T) {
 // A burst of one hour each night is a habit, though it is above the 95th percentile of
 // all hours: beside a new network that gets nothing it must not add up.
 func TestNightlyBurstsDoNotAddUp(t *testing.T) {
-	m := &moving{owner: server(0), networks: always(known), sent: func(at time.Time) float64 {
+	m := &moving{owner: replica(0), networks: always(known), sent: func(at time.Time) float64 {
 		if at.Hour() == 2 {
 			return 40e9 * perHour
 		}
@@ -289,7 +289,7 @@ func TestNightlyBurstsDoNotAddUp(t *testing.T) {
 // What is only unusual is information, and says how rare it is.
 func TestUnusualMovementIsInformation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	m := &moving{owner: server(0), networks: always(known), sent: func(time.Time) float64 { return 1e6 * (1 + 0.1*rng.NormFloat64()) }}
+	m := &moving{owner: replica(0), networks: always(known), sent: func(time.Time) float64 { return 1e6 * (1 + 0.1*rng.NormFloat64()) }}
 	st := movementStage(t, time.Minute, m)
 	st.run(72 * time.Hour)
 	m.sent = func(time.Time) float64 { return 40e6 }
@@ -306,7 +306,7 @@ func TestUnusualMovementIsInformation(t *testing.T) {
 
 // A recording has how many public addresses there are, and not which.
 func TestUploadWhereNetworksAreOnlyCounted(t *testing.T) {
-	m := &moving{owner: server(0), sent: steadily(0.4), networks: always(known)}
+	m := &moving{owner: replica(0), sent: steadily(0.4), networks: always(known)}
 	st := movementStage(t, time.Minute, m)
 	set := st.set
 	st.set = func(s *collector.Snapshot) {
@@ -323,7 +323,7 @@ func TestUploadWhereNetworksAreOnlyCounted(t *testing.T) {
 }
 
 func TestMovementWithCountersThatBeginAnewAndGaps(t *testing.T) {
-	m := &moving{owner: server(0), sent: steadily(0.4), networks: always(known)}
+	m := &moving{owner: replica(0), sent: steadily(0.4), networks: always(known)}
 	st := movementStage(t, time.Minute, m)
 	st.run(48 * time.Hour)
 	m.networks = always(known, foreign)
@@ -337,7 +337,7 @@ func TestMovementWithCountersThatBeginAnewAndGaps(t *testing.T) {
 }
 
 func TestMovementWhenTheClockIsSet(t *testing.T) {
-	m := &moving{owner: server(0), sent: steadily(0.4), networks: always(known)}
+	m := &moving{owner: replica(0), sent: steadily(0.4), networks: always(known)}
 	st := movementStage(t, time.Minute, m)
 	st.run(48 * time.Hour)
 	m.sent, m.networks = steadily(60), always(known, foreign)

@@ -79,7 +79,7 @@ func work(load []request) (heaviest, lightest float64) {
 }
 
 // server serves a load with so many places at once, in the order of arrival.
-type replica struct {
+type loadServer struct {
 	load    []request
 	places  float64 // of which a part is a place that is slower
 	next    int
@@ -95,7 +95,7 @@ type replica struct {
 }
 
 // run serves until then.
-func (v *replica) run(until time.Duration) {
+func (v *loadServer) run(until time.Duration) {
 	for {
 		at := until
 		if v.next < len(v.load) {
@@ -122,7 +122,7 @@ func (v *replica) run(until time.Duration) {
 
 // start takes the first of the queue into service. Places that are not a whole number
 // make all of them a little slower or faster.
-func (v *replica) start() {
+func (v *loadServer) start() {
 	places := math.Ceil(v.places)
 	for len(v.queue) > 0 && float64(len(v.running)) < places {
 		r := v.queue[0]
@@ -136,7 +136,7 @@ func (v *replica) start() {
 }
 
 // tell puts what the server's page says into an endpoint.
-func (v *replica) tell(e *collector.Endpoint, at time.Time) {
+func (v *loadServer) tell(e *collector.Endpoint, at time.Time) {
 	for len(v.startedAt) > 0 && v.startedAt[0] < v.now-time.Minute {
 		v.started, v.startedAt = v.started[1:], v.startedAt[1:]
 	}
@@ -161,7 +161,7 @@ func (v *replica) tell(e *collector.Endpoint, at time.Time) {
 // waited without a pause when a finding of queueing's cause growing fires; 0 if none does.
 func grown(t *testing.T, load []request, places float64, step time.Duration) time.Duration {
 	st := newStage(t, DetectorConfig{}, step)
-	v := &replica{load: load, places: places}
+	v := &loadServer{load: load, places: places}
 	begin := st.now
 	st.set = func(s *collector.Snapshot) {
 		v.run(s.Time.Sub(begin))

@@ -29,7 +29,7 @@ const (
 // The causes of rule spend.
 const (
 	budgetBurn    = "budget_burn"
-	runaway       = "runaway"
+	spendRunaway  = "runaway"
 	overCap       = "over_cap"
 	withoutOutput = "without_output"
 )
@@ -104,7 +104,7 @@ func (d *Spend) team(m *collector.Money, t *collector.TeamMoney, fresh bool, rep
 func (st *teamSpend) judge(m *collector.Money, t *collector.TeamMoney) {
 	subject := Subject{"team", t.Team}
 	st.burn = Observation{Subject: subject, Cause: budgetBurn, Severity: rules.Ticket}
-	st.ran = Observation{Subject: subject, Cause: runaway, Severity: rules.Ticket}
+	st.ran = Observation{Subject: subject, Cause: spendRunaway, Severity: rules.Ticket}
 	if !(t.Budget > 0) {
 		return
 	}

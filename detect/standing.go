@@ -84,7 +84,7 @@ func (e *Engine) standings() []Standing {
 	out := make([]Standing, 0, len(e.watchers))
 	for _, w := range e.watchers {
 		s := Standing{
-			Rule: w.rule.ID, Statistical: w.rule.Statistical, Promoted: w.promoted,
+			Rule: w.rule.ID, Statistical: w.statistical, Promoted: w.promoted,
 			Fired: w.record.firedSince(epochDay(e.now) - lastWeek + 1),
 		}
 		if s.Statistical {

@@ -200,6 +200,7 @@ func FuzzRestore(f *testing.F) {
 	f.Add(data)
 	f.Add([]byte(`{"version":1,"incidents":[{}],"findings":[{"rule":"xid","state":"firing","incident":""}],"detectors":{"xid":{"version":1,"order":["a","a"],"gpus":{"a":null}}}}`))
 	f.Add([]byte(`{"version":1,"detectors":{"xid":{"version":1,"order":["a"],"gpus":{"a":{"faults":[null]}}},"idle_gpu":{"version":1,"gpus":{"a":null,"b":{"busy":null,"power":null}},"ledger":null,"endpoints":{"a":null}},"saturated_gpu":{"version":1,"endpoints":{"a":{}}},"version_changed":{"version":1,"components":{"a":null},"order":["a"]}}}`))
+	f.Add([]byte(`{"version":1,"detectors":{"data_movement":{"version":1,"habits":{"version":1,"habits":[]},"movers":[null],"classes":[{"class":{},"totals":null}]},"spend":{"version":1,"teams":{"a":null},"owners":[{"owner":{}}],"servers":[{}]},"unallocated_compute":{"version":1,"gpus":{"GPU-0":{"next":99}}},"unknown_use":{"version":1,"processes":{"a":null},"users":null}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		e := NewEngine(Config{}, Detectors(DetectorConfig{}))
 		if e.Restore(data) != nil {

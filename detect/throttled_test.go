@@ -112,6 +112,9 @@ func TestThrottledLookAlikes(t *testing.T) {
 			t.Run(name+" at "+step.String(), func(t *testing.T) {
 				st := newStage(t, DetectorConfig{}, step)
 				work := atWork()
+				if step == time.Second {
+					work.gpus = 4
+				}
 				f(&work)
 				st.play(&work, 25*time.Minute)
 				for _, in := range st.told {

@@ -15,7 +15,7 @@ const togetherNats = 15
 // minutes than chance would have it. They are one incident, and are told also where each
 // alone would be too weak.
 func (e *Engine) company(w *watcher) {
-	if !w.rule.Statistical || len(w.order) < 2 || e.gpus < 2 {
+	if !w.statistical || len(w.order) < 2 || e.gpus < 2 {
 		return
 	}
 	k := 0

@@ -75,9 +75,9 @@ func TestUnknownUseLookAlikes(t *testing.T) {
 			}
 		},
 		"another replica of a known deployment": func(s *collector.Snapshot) {
-			uses(s, "vllm", 1000, server(0))
+			uses(s, "vllm", 1000, replica(0))
 			if late(s) {
-				uses(s, "vllm", 1000, server(1))
+				uses(s, "vllm", 1000, replica(1))
 			}
 		},
 		"a service": func(s *collector.Snapshot) {

@@ -1,61 +1,81 @@
 package detect
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
 
-// say puts into words what is unusual of a model's use.
-func (u *endpointUse) say(now time.Time, factor float64) Evidence {
-	var seen, usual []string
-	since := now
-	for i := range u.read {
-		r := &u.read[i]
-		if r.since.IsZero() {
-			continue
-		}
-		if r.since.Before(since) {
-			since = r.since
-		}
-		seen = append(seen, useWords(i, r.x, true))
-		usual = append(usual, useWords(i, r.typical, false))
-	}
-	if p, a := &u.read[usePrompt], &u.read[useAnswer]; p.x > 0 && !math.IsNaN(a.x) && (!p.since.IsZero() || !a.since.IsZero()) {
-		seen = append(seen, significant(a.x/p.x, 2)+" tokens out for each one in")
-		if p.typical > 0 && a.typical > 0 {
-			usual = append(usual, significant(a.typical/p.typical, 2)+" out for each one in")
+// since is when the first of the readings that take part left its habit.
+func (st *unusualGPU) since() time.Time {
+	var first time.Time
+	for i := range st.readings {
+		if r := &st.readings[i]; r.nats >= fusedLeast && (first.IsZero() || r.since.Before(first)) {
+			first = r.since
 		}
 	}
-	want := 1.0
-	ev := Evidence{
-		Observed: factor, Want: &want,
-		Seen:       strings.Join(seen, ", ") + " for " + span(now.Sub(since)) + "; volume per client: not available, the server's metrics name no client",
-		Expected:   "about " + strings.Join(usual, ", "),
-		Confidence: Likely, Why: fmt.Sprintf("unlike %s of its own history", span(now.Sub(u.kept.First))),
-	}
-	if len(usual) > 0 && u.model != "" {
-		ev.Seen = u.model + ": " + ev.Seen
-	}
-	return ev
+	return first
 }
 
-// useWords writes a reading, as a whole or short.
-func useWords(which int, x float64, whole bool) string {
-	unit := ""
-	if whole {
-		unit = " on average"
+// young reports whether the strongest reading has too little history to be sure.
+func (st *unusualGPU) young() bool { return st.strongest()[0].habit.young() }
+
+// strongest returns the readings that take part, the strongest first.
+func (st *unusualGPU) strongest() []*fusedReading {
+	var out []*fusedReading
+	for i := range st.readings {
+		if st.readings[i].habit != nil {
+			out = append(out, &st.readings[i])
+		}
 	}
-	switch which {
-	case usePrompt:
-		return significant(finite(x), 2) + " tokens a prompt" + unit
-	case useAnswer:
-		return significant(finite(x), 2) + " tokens an answer" + unit
-	case useErrors:
-		return significant(100*finite(x), 2) + " % of requests with an error"
-	case useVolume:
-		return significant(finite(x), 2) + " times the requests of this hour"
+	slices.SortStableFunc(out, func(a, b *fusedReading) int { return cmp.Compare(b.nats, a.nats) })
+	return out
+}
+
+// evidence says what has changed, the strongest first.
+func (st *unusualGPU) evidence() Evidence {
+	const most = 4
+	var said []string
+	var told [kinds]bool
+	for _, r := range st.strongest() {
+		if len(said) == most || r.nats < fusedLeast {
+			break
+		}
+		if told[r.kind] {
+			continue
+		}
+		told[r.kind] = true
+		said = append(said, st.words(r))
 	}
-	return significant(finite(x), 2) + " tokens out for each one in"
+	want := fusedOnce
+	e := Evidence{
+		Seen:     capital(strings.Join(said, ", ")) + ", since " + clock(st.since()),
+		Expected: "what is usual for this workload on this GPU", Observed: st.fused.nats, Want: &want,
+		Confidence: Likely,
+		Why: fmt.Sprintf("%s nats of readings that do not depend on each other, over %s; a healthy GPU comes to %s once a week",
+			significant(st.fused.nats, 3), span(fuseWindow), significant(want, 3)),
+	}
+	if st.young() {
+		e.Confidence = Young
+		e.Why += "; less than a day of history"
+	}
+	return e
+}
+
+// words says what one reading is and usually is.
+func (st *unusualGPU) words(r *fusedReading) string {
+	for i := range st.readings {
+		if r != &st.readings[i] {
+			continue
+		}
+		k := unusualKinds[i]
+		if math.IsNaN(r.usual) {
+			return k.say + " " + k.unit(r.habit.mean)
+		}
+		return fmt.Sprintf("%s %s (usually %s)", k.say, k.unit(r.habit.mean), k.unit(r.usual))
+	}
+	return ""
 }

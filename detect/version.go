@@ -1,9 +1,7 @@
 package detect
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +21,16 @@ type VersionConfig struct {
 	Habit       time.Duration // the mean time between changes that is taken as usual; a week
 }
 
-const maxChanges = 64 // remembered of one component
+const (
+	maxChanges     = 64 // remembered of one component
+	mostComponents = 4096
+
+	// upgradeTakes is how long after a new driver came what comes with it belongs to it.
+	upgradeTakes = 15 * time.Minute
+)
+
+// withDriver are the components that a driver brings along.
+var withDriver = []string{"cuda", "driver_library", "fabric_manager", "gsp", "kernel_module", "nvml"}
 
 // Version watches the versions of the node's components and of the GPUs' firmware,
 // across restarts of the agent.
@@ -32,6 +39,7 @@ type Version struct {
 	components map[string]*component // by the name of the component, or vbios/UUID
 	order      []string              // of components, as first seen
 	counts     map[string]uint64     // replaced, never changed
+	firmware   map[firmware]string   // its name among components, so that a snapshot builds none
 	turn       uint64                // of snapshots: two may be of the same time
 }
 
@@ -40,6 +48,7 @@ type component struct {
 	Value   string      `json:"value"`
 	Since   time.Time   `json:"since"`   // when it was first seen with this version
 	Changes []time.Time `json:"changes"` // the last ones
+	Was     []string    `json:"was"`     // what it was before each of them; a release before did not keep it
 	Total   uint64      `json:"total"`
 
 	subject Subject
@@ -61,7 +70,7 @@ func NewVersion(cfg VersionConfig) *Version {
 	if cfg.Habit <= 0 {
 		cfg.Habit = 7 * 24 * time.Hour
 	}
-	return &Version{cfg: cfg, components: map[string]*component{}, counts: map[string]uint64{}}
+	return &Version{cfg: cfg, components: map[string]*component{}, counts: map[string]uint64{}, firmware: map[firmware]string{}}
 }
 
 // Rule returns version_changed.
@@ -78,6 +87,9 @@ func (d *Version) Observe(s *collector.Snapshot, report func(Observation)) {
 	d.turn++
 	for i := range s.Node.Versions {
 		v := &s.Node.Versions[i]
+		if ofGPUs(s, v.Component) {
+			continue // told of the GPU that it is on
+		}
 		// A component that this release does not know shares one cause with all
 		// others like it, so that causes stay a closed set.
 		cause := v.Component
@@ -88,7 +100,9 @@ func (d *Version) Observe(s *collector.Snapshot, report func(Observation)) {
 	}
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		changed = d.compareFirmware(s, g) || changed
+		changed = d.compareFirmware(s, g, "vbios", g.VBIOS) || changed
+		changed = d.compareFirmware(s, g, "gsp", g.GSP) || changed
+		changed = d.compareFirmware(s, g, "inforom", g.InfoROM) || changed
 	}
 	if changed {
 		d.follow(s.Time)
@@ -101,25 +115,14 @@ func (d *Version) Observe(s *collector.Snapshot, report func(Observation)) {
 	}
 }
 
-func (d *Version) compareFirmware(s *collector.Snapshot, g *collector.GPU) bool {
-	const prefix = "vbios/"
-	for _, name := range d.order { // a node has a handful: no string is built to look it up
-		if len(name) == len(prefix)+len(g.UUID) && strings.HasPrefix(name, prefix) && name[len(prefix):] == g.UUID {
-			return d.compare(s, name, g.VBIOS, gpuSubject(g.UUID), "vbios", g)
-		}
-	}
-	return d.compare(s, prefix+g.UUID, g.VBIOS, gpuSubject(g.UUID), "vbios", g)
-}
-
 // compare takes up one version and reports whether it changed.
 func (d *Version) compare(s *collector.Snapshot, name, value string, of Subject, cause string, g *collector.GPU) bool {
-	const most = 4096
 	if value == "" || of.ID == "" {
 		return false
 	}
 	c := d.components[name]
 	if c == nil {
-		if len(d.order) >= most {
+		if len(d.order) >= mostComponents {
 			return false
 		}
 		c = &component{Value: value, Since: s.Time}
@@ -131,24 +134,36 @@ func (d *Version) compare(s *collector.Snapshot, name, value string, of Subject,
 		return false
 	}
 	c.from, c.Value = c.Value, value
-	c.Changes = append(c.Changes, s.Time)
-	c.Changes = c.Changes[max(len(c.Changes)-maxChanges, 0):]
+	c.Changes, c.Was = append(c.Changes, s.Time), append(c.Was, c.from)
+	over := max(len(c.Changes)-maxChanges, 0)
+	c.Changes, c.Was = c.Changes[over:], c.Was[over:]
 	c.Total++
 	return true
 }
 
 // follow joins what a new driver brings along to the driver's change: one upgrade
-// is one finding.
+// is one finding. What another source tells comes up to a look later.
 func (d *Version) follow(now time.Time) {
 	driver := d.components["driver"]
-	if driver == nil || driver.turn != d.turn || driver.from == "" {
+	if driver == nil || len(driver.Changes) == 0 {
 		return
 	}
-	for _, name := range []string{"cuda", "nvml"} {
-		if c := d.components[name]; c != nil && c.from != "" && c.turn == driver.turn {
-			driver.with = append(driver.with, fmt.Sprintf("%s %s → %s", name, c.from, c.Value))
-			c.Since, c.from = now, ""
+	if age := now.Sub(driver.Changes[len(driver.Changes)-1]); age < 0 || age >= upgradeTakes {
+		return
+	}
+	with := map[string]bool{}
+	for _, name := range d.order {
+		c := d.components[name]
+		part, _, _ := strings.Cut(name, "/")
+		if c.turn != d.turn || c.from == "" || !slices.Contains(withDriver, part) {
+			continue
 		}
+		change := fmt.Sprintf("%s %s → %s", part, c.from, c.Value)
+		if driver.from != "" && !with[change] { // eight GPUs have eight times the same firmware
+			driver.with = append(driver.with, change)
+			with[change] = true
+		}
+		c.Since, c.from = now, ""
 	}
 }
 
@@ -169,10 +184,11 @@ func (d *Version) describe(c *component, name string, now time.Time) Observation
 	if c.from == "" {
 		return o
 	}
-	n := 0
-	for _, at := range c.Changes {
+	n, back := 0, false
+	for i, at := range c.Changes {
 		if age := now.Sub(at); age >= 0 && age < d.cfg.FlapWindow {
 			n++
+			back = back || c.Was[i] == c.Value
 		}
 	}
 	label, _, _ := strings.Cut(name, "/")
@@ -188,7 +204,8 @@ func (d *Version) describe(c *component, name string, now time.Time) Observation
 		ev.Seen += " (with " + strings.Join(c.with, ", ") + ")"
 	}
 	o.Score, o.Severity = float64(max(n, 1)), rules.Info
-	if n >= d.cfg.FlapChanges {
+	// Upgrades in a row never come back to what was there before.
+	if n >= d.cfg.FlapChanges && back {
 		o.Severity = rules.Ticket
 		d.explainFlapping(&ev, n)
 	} else if c.Total > 1 {
@@ -212,34 +229,4 @@ func (d *Version) explainFlapping(ev *Evidence, n int) {
 	if p < 0.001 {
 		ev.Confidence = VerySure
 	}
-}
-
-type versionState struct {
-	Version    int                   `json:"version"`
-	Order      []string              `json:"order"`
-	Components map[string]*component `json:"components"`
-}
-
-// Save returns the versions that were last seen, and when they changed.
-func (d *Version) Save() ([]byte, error) {
-	return json.Marshal(versionState{1, d.order, d.components})
-}
-
-// Restore takes up what Save returned.
-func (d *Version) Restore(data []byte) error {
-	var s versionState
-	if err := decodeState(data, &s, 1); err != nil {
-		return err
-	}
-	maps.DeleteFunc(s.Components, func(_ string, c *component) bool { return c == nil || c.Value == "" })
-	order := slices.DeleteFunc(s.Order, func(name string) bool { return s.Components[name] == nil })
-	if len(order) != len(s.Components) {
-		order = slices.Sorted(maps.Keys(s.Components))
-	}
-	if s.Components == nil {
-		s.Components = map[string]*component{}
-	}
-	d.components, d.order = s.Components, order
-	d.count()
-	return nil
 }

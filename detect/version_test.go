@@ -2,6 +2,7 @@ package detect
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func (v *versions) change(component, value string) []Incident {
 
 func (v *versions) only() *Finding {
 	v.t.Helper()
-	findings := v.e.View().Findings
+	findings := slices.DeleteFunc(slices.Clone(v.e.View().Findings), func(f Finding) bool { return f.Rule != rules.IDVersionChanged })
 	if len(findings) != 1 {
 		v.t.Fatalf("%d findings, want one: %+v", len(findings), findings)
 	}
@@ -147,6 +148,40 @@ func TestVersionOfFirmwareAndOfUnknownComponents(t *testing.T) {
 	v.change("fabricmanager", "570")
 	if f := v.fresh(); f.Cause != "other" || f.Evidence.Seen != "fabricmanager 550 → 570" {
 		t.Errorf("finding %+v, want cause other and the component in words", f)
+	}
+}
+
+// Upgrades in a row are no flapping, and what a driver brings along is told with it,
+// whoever tells of it.
+func TestUpgradesInARow(t *testing.T) {
+	v := newVersions(t)
+	gsp := "550.54.15"
+	plain := v.set
+	v.set = func(s *collector.Snapshot) {
+		plain(s)
+		for i := range s.GPUs {
+			s.GPUs[i].GSP, s.GPUs[i].InfoROM = gsp, "G520"
+		}
+		s.Node.Versions = append(s.Node.Versions, collector.Version{Component: "fabric_manager", Value: v.of["fabric_manager"]},
+			collector.Version{Component: "gsp", Value: gsp}, collector.Version{Component: "vbios", Value: "96.00.74"})
+	}
+	v.of["fabric_manager"] = "550.54.15"
+	v.run(time.Hour)
+	for _, value := range []string{"560.35", "565.57", "570.86", "575.57"} {
+		gsp, v.of["nvml"] = value, "12."+value
+		v.change("driver", value)
+		v.of["fabric_manager"] = value // its package is read a minute later
+		v.run(time.Hour)
+	}
+	for _, in := range v.told {
+		if in.Rule == rules.IDVersionChanged && (in.Severity != rules.Info || in.Cause != "driver") {
+			t.Errorf("four upgrades in a row raised a %s of %s: %s", in.Severity, in.Cause, in.Members[0].Evidence.Seen)
+		}
+	}
+	v.says(v.finding(rules.IDVersionChanged, "node:n1"), "driver 570.86 → 575.57 (with nvml 12.570.86 → 12.575.57, gsp 570.86 → 575.57), change 4 since records began", "570.86, as for the last 1 h 1 min")
+	want := map[string]uint64{"driver": 4, "nvml": 4, "gsp": 8, "fabric_manager": 4}
+	if got := v.e.View().VersionChanges; !maps.Equal(got, want) {
+		t.Errorf("changes are %v, want %v: firmware is counted on the GPU that it is on", got, want)
 	}
 }
 

@@ -20,10 +20,12 @@ type watcher struct {
 	severity *rules.Severity
 	pages    bool // it may wake somebody
 	promoted bool
-	limit    int
-	report   func(Observation)
-	hiders   []*watcher
-	hides    bool // some rule is hidden by this one
+
+	statistical bool // its rule is, or what it has reported
+	limit       int
+	report      func(Observation)
+	hiders      []*watcher
+	hides       bool // some rule is hidden by this one
 
 	found      map[key]*tracked
 	order      []*tracked                 // in the order in which they were opened
@@ -58,6 +60,9 @@ func (e *Engine) newWatcher(d Detector) *watcher {
 	}
 	if set.Hold != nil {
 		w.hold = *set.Hold
+	}
+	if r.Statistical {
+		e.divide(w)
 	}
 	// One closure for the engine's life: a snapshot costs none.
 	w.report = func(o Observation) { e.take(w, &o) }

@@ -200,7 +200,7 @@ func (d *Xid) report(s *collector.Snapshot, uuid string, g *faulty, f *fault, an
 	}
 	entry := f.entry()
 	if f.cause == "" {
-		f.cause = fmt.Sprintf("xid_%d", f.Code)
+		f.cause = rules.XidCause(f.Code)
 	}
 	o := Observation{Subject: gpuSubject(uuid), Cause: f.cause, At: f.Last, Severity: entry.Severity, GPU: g.gpu}
 	if uuid == "" {

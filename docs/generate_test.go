@@ -53,8 +53,11 @@ func generators(t *testing.T) map[string]func(*testing.T) string {
 		"xid":      func(*testing.T) string { return xidTable() },
 		"alerts":   alertTable,
 		"commands": commandTable,
-		"series":   func(*testing.T) string { return seriesTable() },
-		"engines":  func(*testing.T) string { return engineTable() },
+
+		"known_bad": func(*testing.T) string { return badVersionTable() },
+
+		"series":  func(*testing.T) string { return seriesTable() },
+		"engines": func(*testing.T) string { return engineTable() },
 	}
 	for _, r := range rules.All() {
 		all["rule "+string(r.ID)] = func(*testing.T) string { return ruleFacts(r) }
@@ -121,6 +124,21 @@ func ruleTable() string {
 	return table([]string{"finding", "rule", "severity", "what it means"}, rows)
 }
 
+func badVersionTable() string {
+	var rows [][]string
+	for _, b := range rules.BadVersionsKnown() {
+		versions := "before " + b.Before
+		if b.From != "" {
+			versions = "from " + b.From + ", " + versions
+		}
+		if len(b.Models) > 0 {
+			versions += "; beside " + strings.Join(b.Models, ", ")
+		}
+		rows = append(rows, []string{"`" + b.Component + "`", versions, b.Severity.String(), fmt.Sprintf("[%s](%s)", b.Why, b.Source)})
+	}
+	return table([]string{"component", "versions", "severity", "why"}, rows)
+}
+
 // ruleFacts is what the rule book says about one rule.
 func ruleFacts(r *rules.Rule) string {
 	yes := func(b bool) string {
@@ -151,7 +169,16 @@ func ruleFacts(r *rules.Rule) string {
 		for _, id := range r.HiddenBy {
 			by = append(by, "`"+string(id)+"`")
 		}
-		rows = append(rows, []string{"silent while the same GPU has a ticket or page of", strings.Join(by, ", ")})
+		rows = append(rows, []string{"silent while the same GPU, its job or a GPU of its job has as urgent a ticket or page of", strings.Join(by, ", ")})
+	}
+	if r.Whole {
+		var hides []string
+		for _, other := range rules.All() {
+			if slices.Contains(other.HiddenBy, r.ID) {
+				hides = append(hides, "`"+string(other.ID)+"`")
+			}
+		}
+		rows = append(rows, []string{"keeps silent on all GPUs of the node", strings.Join(hides, ", ")})
 	}
 	if r.State {
 		rows = append(rows, []string{"state metric", fmt.Sprintf("`%s{rule=%q}`, with or without a finding", metric.Condition, r.ID)})

@@ -12,8 +12,14 @@ import (
 // The rules of the book.
 const (
 	IDXid            ID = "xid"
+	IDSuspectMonitor ID = "suspect_monitor"
 	IDGPULost        ID = "gpu_lost"
 	IDSXid           ID = "sxid"
+	IDGPUMemory      ID = "gpu_memory_errors"
+	IDPCIeLink       ID = "pcie_link"
+	IDNVLink         ID = "nvlink"
+	IDNetworkPort    ID = "network_port"
+	IDUnresponsive   ID = "driver_unresponsive"
 	IDJobHung        ID = "job_hung"
 	IDJobStalled     ID = "job_stalled"
 	IDSaturatedGPU   ID = "saturated_gpu"
@@ -25,6 +31,9 @@ const (
 	IDUnallocated    ID = "unallocated_compute"
 	IDUnknownUse     ID = "unknown_use"
 
+	IDVersionMismatch ID = "version_mismatch"
+	IDHiddenSharing   ID = "hidden_sharing"
+	IDIsolation       ID = "isolation"
 	IDDrainedOccupied ID = "drained_occupied"
 	IDUnusual         ID = "unusual"
 
@@ -51,11 +60,28 @@ var book = []*Rule{
 		Runbook:  "xid",
 	},
 	{
+		ID:       IDSuspectMonitor,
+		Title:    "What looks at the GPUs is to be suspected",
+		Severity: Page,
+		Meaning: "Half of the node's GPUs or more stopped to answer in the same minute, nothing new comes of any of them, or their readings stand still. " +
+			"That they all break at once is less likely than that the driver is broken, whoever asks it, or what they share. " +
+			"One finding of the node says so, and what follows from it on its GPUs stays silent meanwhile.",
+		Action:   "Run `nvidia-smi` and `gpuvigil doctor` on the node: they tell whether the GPUs are gone or only unseen.",
+		Unit:     "GPUs",
+		For:      2 * time.Minute,
+		Hold:     5 * time.Minute,
+		Pages:    true,
+		Hardware: true,
+		Whole:    true,
+		Watch:    []*metric.Def{metric.GPUsSeen, metric.PowerDraw},
+		Runbook:  "suspect_monitor",
+	},
+	{
 		ID:       IDGPULost,
 		Title:    "GPU lost",
 		Severity: Page,
 		Meaning: "The driver no longer answers for a GPU, never did although it lists it, or hangs in a call on it, while it answers otherwise; " +
-			"the work on a lost GPU has stopped, and often the whole job. If all GPUs fall silent at once, the driver is suspected, or the agent that asks it, and one finding about the node says so. " +
+			"the work on a lost GPU has stopped, and often the whole job. Of GPUs that fall silent at once suspect_monitor tells. " +
 			"An Xid error of the same GPU that is as urgent tells of it instead. " +
 			"Where GPUs come from an exporter's page, one that the page no longer lists beside others is a ticket, as the driver was not asked.",
 		Action:   "Drain the node and power-cycle it; the second time in 30 days, have the GPU replaced.",
@@ -64,7 +90,7 @@ var book = []*Rule{
 		Hold:     5 * time.Minute,
 		Pages:    true,
 		Hardware: true,
-		HiddenBy: []ID{IDXid},
+		HiddenBy: []ID{IDXid, IDSuspectMonitor},
 		Watch:    []*metric.Def{metric.Temperature, metric.PowerDraw, metric.GPUsSeen},
 		Runbook:  "gpu_lost",
 	},
@@ -83,6 +109,79 @@ var book = []*Rule{
 		Runbook:  "sxid",
 	},
 	{
+		ID:       IDGPUMemory,
+		Title:    "GPU memory fails",
+		Severity: Ticket,
+		Meaning: "The driver tells that memory of the GPU failed, that a reset is needed to replace it, that it cannot be replaced any more, or that it corrects far more errors than usual. " +
+			"Rows that were replaced are no finding: that is what spare rows are for.",
+		Action:      "Reset the GPU when it is next idle; have the board replaced if the driver cannot replace what failed.",
+		Unit:        "errors",
+		Hold:        15 * time.Minute,
+		Hardware:    true,
+		HiddenBy:    []ID{IDSuspectMonitor},
+		Statistical: true,
+		Watch:       []*metric.Def{metric.MemoryTemperature},
+		Runbook:     "gpu_memory_errors",
+	},
+	{
+		ID:       IDPCIeLink,
+		Title:    "PCIe link of the GPU is degraded",
+		Severity: Ticket,
+		Meaning: "Under load the link between GPU and host has fewer lanes or an older generation than both could do, or it sends far more packets again than usual. " +
+			"Data comes slower to the GPU; a link that gets worse ends in a GPU that falls off the bus.",
+		Action:      "When the node is next idle, power-cycle it, then seat the board anew; look at riser and cables.",
+		Unit:        "lanes/generation/packets",
+		Hold:        15 * time.Minute,
+		Hardware:    true,
+		HiddenBy:    []ID{IDSuspectMonitor},
+		Statistical: true,
+		Watch:       []*metric.Def{metric.PCIeWidth, metric.PCIeGeneration, metric.Utilization},
+		Runbook:     "pcie_link",
+	},
+	{
+		ID:       IDNVLink,
+		Title:    "NVLinks of the GPU are degraded",
+		Severity: Ticket,
+		Meaning: "Links between GPUs are down that were up or that all other GPUs of the model have, one did not recover, they have far more errors than usual, or the driver calls the GPU's access to the fabric unhealthy. " +
+			"Jobs that use several GPUs become slow or stop.",
+		Action:      "Drain the node, reset the GPUs of the fabric together, and look at cables and the fabric manager's log.",
+		Unit:        "links/errors",
+		For:         2 * time.Minute,
+		Hold:        15 * time.Minute,
+		Hardware:    true,
+		HiddenBy:    []ID{IDSuspectMonitor},
+		Statistical: true,
+		Watch:       []*metric.Def{metric.NVLinksUp},
+		Runbook:     "nvlink",
+	},
+	{
+		ID:       IDNetworkPort,
+		Title:    "Network port between nodes is degraded",
+		Severity: Ticket,
+		Meaning: "A port of an InfiniBand or RoCE adapter is down that was up, loses its link again and again, or has far more errors than usual. " +
+			"Jobs that use several nodes become slow or stop.",
+		Action:      "Look at the cable, the transceivers and the port of the switch.",
+		Unit:        "links/errors",
+		For:         2 * time.Minute,
+		Hold:        15 * time.Minute,
+		Statistical: true,
+		Watch:       []*metric.Def{metric.InterfaceUp},
+		Runbook:     "network_port",
+	},
+	{
+		ID:       IDUnresponsive,
+		Title:    "The driver does not respond as it should",
+		Severity: Ticket,
+		Meaning: "The driver answers, but so slowly that GPUs are sampled less often, only after what asks it was restarted again and again, or its GPUs wait for the NVLink fabric. " +
+			"Often a GPU that is about to be lost, or a fabric manager that does not run.",
+		Action:   "Look in the kernel log for the driver, and at the fabric manager.",
+		Unit:     "times/restarts/GPUs",
+		Hold:     15 * time.Minute,
+		HiddenBy: []ID{IDSuspectMonitor, IDGPULost},
+		Watch:    []*metric.Def{metric.GPUsSeen, metric.NVMLHung},
+		Runbook:  "driver_unresponsive",
+	},
+	{
 		ID:       IDJobHung,
 		Title:    "Job hangs in a collective",
 		Severity: Page,
@@ -94,7 +193,7 @@ var book = []*Rule{
 		Hold:   5 * time.Minute,
 		Pages:  true,
 		// Ranks spin after one of them was lost: the loss is what somebody must hear of.
-		HiddenBy: []ID{IDXid, IDGPULost},
+		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor},
 		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.SMActivity},
 		Runbook:  "job_hung",
 	},
@@ -108,7 +207,7 @@ var book = []*Rule{
 		Unit:     "ratio",
 		Hold:     5 * time.Minute,
 		Pages:    true,
-		HiddenBy: []ID{IDXid, IDGPULost},
+		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor},
 		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.SMActivity},
 		Runbook:  "job_stalled",
 	},
@@ -123,7 +222,7 @@ var book = []*Rule{
 		For:    5 * time.Minute,
 		Hold:   5 * time.Minute,
 		// A lost or broken GPU explains the queue better than its load does.
-		HiddenBy: []ID{IDXid, IDGPULost},
+		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor},
 		State:    true,
 		Watch: []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.CPUBusy, metric.CPUBusiest,
 			metric.RequestsWaiting, metric.QueueTimeP95, metric.KVCacheUsage},
@@ -179,7 +278,7 @@ var book = []*Rule{
 		Unit:   "seconds",
 		Hold:   5 * time.Minute,
 		// A job that hangs or has stalled explains why its GPUs are idle.
-		HiddenBy: []ID{IDXid, IDGPULost, IDJobHung, IDJobStalled},
+		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor, IDJobHung, IDJobStalled},
 		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed},
 		Runbook:  "idle_gpu",
 	},
@@ -192,7 +291,7 @@ var book = []*Rule{
 		Action:   "Look at temperature, air flow and power supply of the node, and at who lowered limits.",
 		Unit:     "ratio",
 		Hold:     5 * time.Minute,
-		HiddenBy: []ID{IDXid, IDGPULost},
+		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor},
 		Watch:    []*metric.Def{metric.Temperature, metric.MemoryTemperature, metric.PowerDraw, metric.Utilization},
 		Runbook:  "throttled_gpu",
 	},
@@ -207,6 +306,45 @@ var book = []*Rule{
 		Hold:    time.Hour,
 		Watch:   []*metric.Def{metric.GPUsSeen},
 		Runbook: "version_changed",
+	},
+	{
+		ID:       IDVersionMismatch,
+		Title:    "Versions that do not fit together",
+		Severity: Ticket,
+		Meaning: "Versions that ought to be the same differ, as among the ranks of one job, or one is known to be bad, is not approved, or is too new for the driver below it. " +
+			"Such a job fails or hangs later, in a place that does not show the reason.",
+		Action:  "Bring the versions that are named to the same release, or to one that fits the driver, and restart what uses them.",
+		Unit:    "versions",
+		For:     10 * time.Minute,
+		Hold:    10 * time.Minute,
+		Watch:   []*metric.Def{metric.GPUsSeen},
+		Runbook: "version_mismatch",
+	},
+	{
+		ID:       IDHiddenSharing,
+		Title:    "GPU shared without anybody having said so",
+		Severity: Ticket,
+		Meaning: "Somebody is on a GPU who was not given it, two owners are on one that nobody declared to be shared, or its memory is held by no process. " +
+			"Whoever was given the GPU has less of it than they pay for, and one of them can end the other's work.",
+		Action:   "Find out who started the second process, and stop it or give it a GPU; if the sharing is meant, declare it to the scheduler.",
+		Unit:     "owners",
+		Hold:     5 * time.Minute,
+		HiddenBy: []ID{IDXid, IDGPULost},
+		Watch:    []*metric.Def{metric.Utilization, metric.MemoryUsed, metric.ProcessCount, metric.ProcessMemory},
+		Runbook:  "hidden_sharing",
+	},
+	{
+		ID:       IDIsolation,
+		Title:    "Work not kept apart from others'",
+		Severity: Ticket,
+		Meaning: "A workload may reach further than its own GPU and data, or what keeps workloads apart was changed. " +
+			"It is a ticket on pools that the configuration calls controlled; elsewhere information, or nothing.",
+		Action:  "Check that it is meant; else take the privilege away, or move one of the workloads.",
+		Unit:    "workloads",
+		For:     5 * time.Minute,
+		Hold:    30 * time.Minute,
+		Watch:   []*metric.Def{metric.ProcessCount, metric.ConfidentialComputing},
+		Runbook: "isolation",
 	},
 	{
 		ID:       IDDataMovement,
@@ -282,7 +420,7 @@ var book = []*Rule{
 		Unit:        "nats",
 		Hold:        30 * time.Minute,
 		Statistical: true,
-		HiddenBy:    []ID{IDXid, IDGPULost, IDSaturatedGPU},
+		HiddenBy:    []ID{IDXid, IDGPULost, IDSuspectMonitor, IDSaturatedGPU},
 		Watch:       []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.RequestsWaiting, metric.QueueTimeP95},
 		Runbook:     "unusual",
 	},

@@ -35,7 +35,7 @@ func TestBookIsComplete(t *testing.T) {
 
 // Only certain faults, and jobs that have stopped, may wake somebody out of the box.
 func TestOnlyFaultsAndStoppedJobsMayPage(t *testing.T) {
-	pages := []ID{IDXid, IDGPULost, IDSXid, IDJobHung, IDJobStalled}
+	pages := []ID{IDXid, IDSuspectMonitor, IDGPULost, IDSXid, IDJobHung, IDJobStalled}
 	for _, r := range All() {
 		if r.Pages != slices.Contains(pages, r.ID) {
 			t.Errorf("rule %q: may page is %t", r.ID, r.Pages)

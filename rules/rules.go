@@ -77,6 +77,10 @@ type Rule struct {
 	// silent.
 	HiddenBy []ID
 
+	// Whole says that a finding of this rule on a node hides what it hides on every part
+	// of the node, unless that began before it.
+	Whole bool
+
 	// State says that the rule is also exported as a condition metric, whether or
 	// not anybody needs to be told.
 	State bool

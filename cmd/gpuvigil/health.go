@@ -128,7 +128,7 @@ func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 	}
 	silent := len(v.problems) > 0
 	for _, f := range firing(a.findings.Findings) {
-		if f.Rule == rules.IDGPULost && silent {
+		if (f.Rule == rules.IDGPULost || f.Rule == rules.IDSuspectMonitor) && silent {
 			continue // told above, of each GPU
 		}
 		if brokenPart(f) {

@@ -138,6 +138,13 @@ func TestHealth(t *testing.T) {
 			s.GPUs[1].Readings = collector.NewReadings(metric.GPU)
 			v.Findings = []detect.Finding{fires(rules.IDGPULost, rules.Page, "GPU lost")}
 		}, nil, 1, "PROBLEM  GPU lost on gpu-01/1\n"},
+		"all lost at once": {func(s *collector.Snapshot, v *detect.View) {
+			for i := range s.GPUs {
+				s.GPUs[i].Present = false
+				s.GPUs[i].Set(metric.GPUPresent, 0)
+			}
+			v.Findings = []detect.Finding{fires(rules.IDSuspectMonitor, rules.Page, "No GPU of the node answers")}
+		}, nil, 1, "PROBLEM  GPU 0 is lost; GPU 1 is lost\n"},
 		"the work on it": {func(_ *collector.Snapshot, v *detect.View) {
 			over := fires(rules.IDXid, rules.Page, "over")
 			over.State = detect.Resolved

@@ -74,7 +74,7 @@ func (a *agent) build(cfg *config.Config) (*pipeline, error) {
 		return nil, err
 	}
 	p.sampler = collector.NewSampler(collector.SamplerConfig{Node: cfg.Node, Tiers: tiers(cfg.Sampling), Log: a.log}, sources)
-	p.engine = detect.NewEngine(detect.Config{Node: cfg.Node, Log: a.log, Settings: settings(cfg.Rules), Budget: budget(cfg.Budget)}, detect.Detectors(detectors(cfg.Detect)))
+	p.engine = detect.NewEngine(detect.Config{Node: cfg.Node, Log: a.log, Settings: settings(cfg.Rules), Budget: budget(cfg.Budget)}, detect.Detectors(detectors(cfg)))
 	return p, nil
 }
 
@@ -347,7 +347,12 @@ func tiers(s config.Sampling) [metric.Tiers]time.Duration {
 	}
 }
 
-func detectors(c config.Detect) detect.DetectorConfig {
+func detectors(cfg *config.Config) detect.DetectorConfig {
+	c := cfg.Detect
+	var bad []detect.BadVersions
+	for _, b := range cfg.Versions.KnownBad {
+		bad = append(bad, detect.BadVersions(b))
+	}
 	return detect.DetectorConfig{
 		Saturated: detect.SaturatedConfig{Window: time.Duration(c.SaturatedWindow), QueueTimeSLO: time.Duration(c.QueueTimeSLO)},
 		Idle: detect.IdleConfig{
@@ -355,6 +360,10 @@ func detectors(c config.Detect) detect.DetectorConfig {
 		},
 		Spend:       detect.SpendConfig{CapLabel: c.CostCapLabel},
 		Unallocated: detect.UnallocatedConfig{Allowed: c.UnallocatedAllowed},
+		UnknownUse:  detect.UnknownUseConfig{Controlled: cfg.Change == config.Controlled},
+		Mismatch:    detect.MismatchConfig{Approved: cfg.Versions.Approved, KnownBad: bad},
+		Sharing:     detect.SharingConfig{Allowed: c.SharingAllowed},
+		Isolation:   detect.IsolationConfig{Controlled: cfg.Change == config.Controlled},
 	}
 }
 

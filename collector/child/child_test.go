@@ -144,9 +144,17 @@ func TestEndOfTheChild(t *testing.T) {
 				tc.config(&cfg)
 			}
 			c := New(cfg)
+			hung, paused := false, false
 			restarts, bad := c.counters.restarts[tc.reason].Get(), c.counters.badFrames.Get()
 			running(t, c)
-			eventually(t, "two restarts", func() bool { return c.Status().Restarts >= 2 })
+			eventually(t, "two restarts", func() bool {
+				_, _, err := c.take()
+				hung, paused = hung || errors.Is(err, collector.ErrHung), paused || errors.Is(err, collector.ErrPaused)
+				return c.Status().Restarts >= 2 && hung == (tc.reason == InitHung || tc.reason == AllGPUsHung)
+			})
+			if paused {
+				t.Error("the child counts as told not to look")
+			}
 			if s := c.Status(); s.Reason != tc.reason || !strings.Contains(s.Err, tc.says) {
 				t.Errorf("the child ended with reason %q: %s; want %q and %q", s.Reason, s.Err, tc.reason, tc.says)
 			}

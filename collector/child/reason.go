@@ -31,6 +31,18 @@ var (
 	errStopping = errors.New("the agent stops")
 )
 
+// marked is an error that is of a kind which its text does not name.
+type marked struct {
+	error
+	kind error
+}
+
+func (m marked) Is(target error) bool { return target == m.kind }
+
+func marks(kind error, format string, args ...any) error {
+	return marked{fmt.Errorf(format, args...), kind}
+}
+
 // ending is why a process ended or has to.
 type ending struct {
 	reason   Reason

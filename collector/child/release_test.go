@@ -1,6 +1,7 @@
 package child
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"gpuvigil/collector"
 )
 
 func TestRelease(t *testing.T) {
@@ -22,7 +25,7 @@ func TestRelease(t *testing.T) {
 	}
 	eventually(t, "an error that says until when", func() bool {
 		_, err := sample(t, c)
-		return err != nil && strings.Contains(err.Error(), "released until")
+		return errors.Is(err, collector.ErrPaused) && !errors.Is(err, collector.ErrHung) && strings.Contains(err.Error(), "released until")
 	})
 	if s := c.Status(); s.State != Away || s.Reason != Released {
 		t.Errorf("while released the child is %+v", s)

@@ -71,10 +71,10 @@ func (c *Child) obstacle(now time.Time) time.Duration {
 	defer c.mu.Unlock()
 	switch {
 	case now.Before(c.away):
-		c.setLocked(Away, fmt.Errorf("the GPUs are released until %s; `gpuvigil release --for 0s` takes them back", c.away.UTC().Format(time.RFC3339)))
+		c.setLocked(Away, marks(collector.ErrPaused, "the GPUs are released until %s; `gpuvigil release --for 0s` takes them back", c.away.UTC().Format(time.RFC3339)))
 		return c.away.Sub(now)
 	case len(c.stuck) > 1:
-		c.setLocked(Waiting, fmt.Errorf("%d children were killed and do not go, because a driver call does not return; no other is started until one is gone: see the kernel log, the node may need a reboot", len(c.stuck)))
+		c.setLocked(Waiting, marks(collector.ErrHung, "%d children were killed and do not go, because a driver call does not return; no other is started until one is gone: see the kernel log, the node may need a reboot", len(c.stuck)))
 		return time.Hour // reaped wakes us
 	case now.Before(c.next):
 		if c.status.State == Away {
@@ -122,7 +122,7 @@ func (c *Child) supervise(ctx context.Context, p *process) ending {
 			silence.Reset(c.cfg.HangLimit)
 			c.deliver(r.part)
 			if h.hung(r.part, time.Now()) {
-				why = ending{reason: AllGPUsHung, talks: true, err: fmt.Errorf("no GPU has answered for %v", c.cfg.HangLimit)}
+				why = ending{reason: AllGPUsHung, talks: true, err: marks(collector.ErrHung, "no GPU has answered for %v", c.cfg.HangLimit)}
 			} else if spared.hung() {
 				spared = ending{}
 				c.answers()
@@ -154,9 +154,9 @@ func (c *Child) supervise(ctx context.Context, p *process) ending {
 
 func (c *Child) silent() ending {
 	if c.Status().Frames == 0 {
-		return ending{reason: InitHung, err: fmt.Errorf("the child has not sent a frame within %v of its start: the driver's initialisation hangs", c.cfg.InitLimit)}
+		return ending{reason: InitHung, err: marks(collector.ErrHung, "the child has not sent a frame within %v of its start: the driver's initialisation hangs", c.cfg.InitLimit)}
 	}
-	return ending{reason: AllGPUsHung, err: fmt.Errorf("the child has not sent a frame for %v", c.cfg.HangLimit)}
+	return ending{reason: AllGPUsHung, err: marks(collector.ErrHung, "the child has not sent a frame for %v", c.cfg.HangLimit)}
 }
 
 // broken judges what came instead of a frame. The end of the stream is the end of

@@ -152,6 +152,10 @@ func (d *decoder) gpu(g *collector.GPU, v vector) {
 		return
 	}
 	g.Bound = d.str()
+	if d.done() {
+		return
+	}
+	g.BoardPart, g.GSP, g.InfoROM = d.str(), d.str(), d.str()
 }
 
 func (d *decoder) instance(i *collector.Instance, v vector) {
@@ -174,6 +178,9 @@ func (d *decoder) process(p *collector.Process, v vector) {
 	p.Readings = d.readings(v)
 	if !d.done() {
 		p.Container = d.str()
+	}
+	if !d.done() {
+		p.Privileged = d.uvarint()&flagPrivileged != 0
 	}
 }
 

@@ -36,6 +36,9 @@ func (d *decoder) attribution(a *collector.Attribution, _ vector) {
 	a.PID, a.Start = d.int(), d.uvarint()
 	d.owner(&a.Owner)
 	a.Container = d.str()
+	if !d.done() {
+		a.Privileged = d.uvarint()&flagPrivileged != 0
+	}
 }
 
 // allocations reads those of a device; a record of an earlier release has none.

@@ -127,6 +127,9 @@ func (e *encoder) gpu(g *collector.GPU) {
 		e.str(p.Level)
 	}
 	e.str(g.Bound)
+	for _, s := range [...]string{g.BoardPart, g.GSP, g.InfoROM} {
+		e.str(s)
+	}
 }
 
 func (e *encoder) distributions(list []collector.Distribution) {
@@ -173,6 +176,7 @@ func (e *encoder) process(p *collector.Process) {
 	e.owner(p.Owner)
 	e.readings(p.Readings, metric.Process)
 	e.str(p.Container)
+	e.uvarint(bit(p.Privileged, flagPrivileged))
 }
 
 func (e *encoder) endpoint(p *collector.Endpoint) {

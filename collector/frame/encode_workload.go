@@ -54,6 +54,7 @@ func (e *encoder) attribution(a *collector.Attribution) {
 	e.uvarint(a.Start)
 	e.owner(a.Owner)
 	e.str(a.Container)
+	e.uvarint(bit(a.Privileged, flagPrivileged))
 }
 
 func (e *encoder) allocations(list []collector.Allocation) {

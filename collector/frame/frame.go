@@ -86,6 +86,8 @@ const (
 	flagCritical  = 1
 	flagFound     = 1
 	flagGPUs      = 1
+
+	flagPrivileged = 1
 )
 
 // The forms of what is yes, no or unknown.

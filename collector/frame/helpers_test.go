@@ -85,6 +85,7 @@ func fullPart() *collector.Part {
 		},
 		GPUs: []collector.GPU{{
 			Index: 3, UUID: "GPU-3", Model: "NVIDIA H200", PCIBusID: "00000000:3B:00.0", Serial: "165", VBIOS: "96.00", Architecture: "hopper",
+			BoardPart: "900-21001-0040", GSP: "570.124.06", InfoROM: "G520.0280.00.01",
 			ComputeCapability: "9.0", CPUs: "0-31,64-95", NUMANodes: "1", Bound: "nvidia",
 			Present: true, Hung: true, MIG: true,
 			Owners:      []collector.Owner{owner, {Kind: "user", ID: "1000"}},
@@ -101,7 +102,7 @@ func fullPart() *collector.Part {
 		Instances: []collector.Instance{{GPU: 3, UUID: "GPU-3", MIGUUID: "MIG-1", GI: 7, CI: 1, Profile: "1g.18gb",
 			Owners: []collector.Owner{owner}, Allocations: []collector.Allocation{given}, Readings: readings(rng, metric.Instance)}},
 		Processes: []collector.Process{{PID: 4711, Start: 1 << 40, Name: "python\xff\n", UID: -1, GPU: 3, UUID: "GPU-3", MIG: "7/1",
-			Owner: owner, Container: "main", Readings: readings(rng, metric.Process)}},
+			Owner: owner, Container: "main", Privileged: true, Readings: readings(rng, metric.Process)}},
 		Endpoints: []collector.Endpoint{{URL: "http://127.0.0.1:8000/metrics", Engine: "vllm", Model: "llama", GPUs: []string{"GPU-3"},
 			Approximate: []*metric.Def{metric.TimeToFirstToken, metric.PromptTokens},
 			Readings:    readings(rng, metric.Endpoint), Histograms: []collector.Histogram{
@@ -117,7 +118,7 @@ func fullPart() *collector.Part {
 			Quality: []collector.Figure{{Name: "accuracy", Value: 0.75}}, Labels: []collector.Label{{Name: "app", Value: "x"}}, Readings: readings(rng, metric.Workload)}, {}},
 		Interfaces: []collector.Interface{{Device: "mlx5_0", Port: 1, LinkLayer: "InfiniBand", State: "ACTIVE", PhysicalState: "LinkUp",
 			Readings: readings(rng, metric.Interface)}},
-		Attributions: []collector.Attribution{{PID: 4711, Start: 1 << 40, Owner: owner, Container: "main"}},
+		Attributions: []collector.Attribution{{PID: 4711, Start: 1 << 40, Owner: owner, Container: "main", Privileged: true}},
 		Allocations:  []collector.Allocation{given},
 		Inventory: &collector.Inventory{
 			At:       noon.Add(-time.Minute),

@@ -68,6 +68,9 @@ func otherRelease(s schema, values []float64) []byte {
 		e.str("GPU-6")
 		e.str("system")
 		e.str("vfio-pci")
+		for _, fact := range []string{"900-1", "570.1", "G520"} {
+			e.str(fact)
+		}
 		e.str("a field of a GPU that came later")
 	})
 	e.section(eventSection, 1, 1, func(int) { e.event(&collector.Event{Time: noon, Kind: "of_tomorrow", Text: "x"}) })
@@ -105,7 +108,7 @@ func TestStreamOfAnotherRelease(t *testing.T) {
 	want.Stamp(metric.Fast, noon.Add(3*time.Second))
 	wantPart := &collector.Part{Time: noon, Events: []collector.Event{{Time: noon, Kind: "of_tomorrow", Text: "x"}},
 		GPUs: []collector.GPU{{Index: 5, UUID: "GPU-5", Model: "GPU-5", PCIBusID: "GPU-5", Serial: "GPU-5", VBIOS: "GPU-5", Architecture: "GPU-5",
-			ComputeCapability: "9.0", CPUs: "0-31", Paths: []collector.Path{{UUID: "GPU-6", Level: "system"}}, Bound: "vfio-pci",
+			ComputeCapability: "9.0", CPUs: "0-31", Paths: []collector.Path{{UUID: "GPU-6", Level: "system"}}, Bound: "vfio-pci", BoardPart: "900-1", GSP: "570.1", InfoROM: "G520",
 			Present: true, Readings: want, Unsupported: []*metric.Def{metric.PowerDraw}, Dropped: map[*metric.Def]uint64{metric.PowerDraw: 8}}}}
 	if diff := cmp.Diff(wantPart, got[0], same); diff != "" {
 		t.Errorf("columns are not mapped by name, or unknown things are not skipped (-want +got):\n%s", diff)

@@ -93,7 +93,9 @@ func (n *nodeReader) versions(node *root) ([]collector.Version, error) {
 				}
 			}
 		}
+		found["driver_library"] = driverLibrary(node)
 	}
+	found["kernel_module"] = n.attribute("module/nvidia/version")
 	found["bios"] = n.attribute("class/dmi/id/bios_version")
 	found["hca_firmware"] = n.attributes("class/infiniband/*/fw_ver")
 	if v := n.attribute("module/mlx5_core/version"); v != "" && v != inbox {
@@ -107,6 +109,31 @@ func (n *nodeReader) versions(node *root) ([]collector.Version, error) {
 	}
 	slices.SortFunc(out, func(a, b collector.Version) int { return strings.Compare(a.Component, b.Component) })
 	return out, errors.Join(errs...)
+}
+
+// driverFolder is where a container that installs the driver shows its own files.
+const driverFolder = "/run/nvidia/driver"
+
+// driverLibrary returns the version of the library that programs which start now talk
+// to the driver with, as the link to it says. What lies on a node whose driver comes
+// in a container is of an earlier installation.
+func driverLibrary(node *root) string {
+	folders := []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"}
+	if node.has(driverFolder + "/usr") {
+		for i, f := range folders {
+			folders[i] = driverFolder + f
+		}
+	}
+	for _, f := range folders {
+		file, err := node.base(f + "/libnvidia-ml.so.1")
+		if err != nil {
+			continue // a node has one of them
+		}
+		if _, version, ok := soname(file); ok && strings.Contains(version, ".") {
+			return version
+		}
+	}
+	return ""
 }
 
 // inbox is the version that the kernel's own mlx5 driver has always had.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -81,6 +82,20 @@ func (r *root) open(name string) (*os.File, error) {
 func (r *root) has(name string) bool {
 	fd, err := r.at(name, unix.O_PATH|unix.O_NOFOLLOW)
 	return err == nil && unix.Close(fd) == nil
+}
+
+// base returns the name of the file that all links at the path lead to in the end.
+func (r *root) base(name string) (string, error) {
+	fd, err := r.at(name, unix.O_PATH)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	target, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return "", fmt.Errorf("find what %s leads to: %w", name, cause(err))
+	}
+	return path.Base(target), nil
 }
 
 // cause leaves out the path of the handle, which tells nobody anything.

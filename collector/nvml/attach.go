@@ -123,7 +123,7 @@ func (w *worker) leave() {
 	w.processes = nil
 	w.seen, w.silent, w.last = 0, false, [metric.Tiers]time.Time{}
 	w.paces = [metric.Tiers]pace{}
-	w.load, w.linked, w.bands, w.firmware, w.links, w.paths = load{}, growth{}, bands.GPU{}, firmware{}, nil, nil
+	w.load, w.linked, w.bands, w.links, w.paths = load{}, growth{}, bands.GPU{}, nil, nil
 }
 
 // attachMIG looks for MIG mode and instances. Another mode supports other calls.

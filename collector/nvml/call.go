@@ -89,6 +89,7 @@ type device interface {
 	GetActiveVgpus() ([]nvml.VgpuInstance, nvml.Return)
 	GetGspFirmwareVersion() (string, nvml.Return)
 	GetInforomImageVersion() (string, nvml.Return)
+	GetBoardPartNumber() (string, nvml.Return)
 
 	GetComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
 	GetGraphicsRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)

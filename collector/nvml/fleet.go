@@ -49,11 +49,7 @@ type view struct {
 	instances []collector.Instance
 	links     []collector.Link
 	processes []collector.Process
-	firmware  firmware
 }
-
-// firmware is the versions of what runs on a GPU beside its VBIOS.
-type firmware struct{ gsp, inforom string }
 
 func newFleet() *fleet {
 	return &fleet{records: map[string]*record{}, handles: map[nvml.Device]string{}}
@@ -94,7 +90,7 @@ func (f *fleet) release(uuid string, slot int) {
 	r.slot = nobody
 	gone := r.view.gpu
 	gone.Present, gone.Readings = false, collector.Readings{}
-	r.view = &view{gpu: gone, firmware: r.view.firmware}
+	r.view = &view{gpu: gone}
 }
 
 func (f *fleet) publish(uuid string, slot int, v *view) {

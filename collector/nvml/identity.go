@@ -24,8 +24,9 @@ func (w *worker) identify(g *collector.GPU) {
 		a, ret := w.handle.GetArchitecture()
 		return architecture(a), ret
 	})
-	w.tell(&w.firmware.gsp, "nvmlDeviceGetGspFirmwareVersion", w.handle.GetGspFirmwareVersion)
-	w.tell(&w.firmware.inforom, "nvmlDeviceGetInforomImageVersion", w.handle.GetInforomImageVersion)
+	w.tell(&g.BoardPart, "nvmlDeviceGetBoardPartNumber", w.handle.GetBoardPartNumber)
+	w.tell(&g.GSP, "nvmlDeviceGetGspFirmwareVersion", w.handle.GetGspFirmwareVersion)
+	w.tell(&g.InfoROM, "nvmlDeviceGetInforomImageVersion", w.handle.GetInforomImageVersion)
 }
 
 func (w *worker) tell(into *string, function string, get func() (string, nvml.Return)) {

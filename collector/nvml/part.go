@@ -28,7 +28,7 @@ func (s *server) compose(now time.Time) *collector.Part {
 		g.Hung = slot != nobody && s.workers[slot].hung(now, s.cfg.CallLimit) != ""
 		complete = complete && (g.Present || slot == nobody)
 		vbios = append(vbios, g.VBIOS)
-		gsp, inforom = append(gsp, v.firmware.gsp), append(inforom, v.firmware.inforom)
+		gsp, inforom = append(gsp, g.GSP), append(inforom, g.InfoROM)
 		p.GPUs = append(p.GPUs, g)
 		p.Instances = append(p.Instances, v.instances...)
 		p.Links = append(p.Links, v.links...)

@@ -49,7 +49,6 @@ type worker struct {
 	paces     [metric.Tiers]pace
 	bands     bands.GPU
 	load      load
-	firmware  firmware
 	linked    growth
 	links     []*link
 	migMode   [2]bool // now, and after the next reset
@@ -184,7 +183,7 @@ func (w *worker) publish() {
 	if w.gpu == nil {
 		return
 	}
-	v := &view{gpu: *w.gpu, processes: w.processes, firmware: w.firmware}
+	v := &view{gpu: *w.gpu, processes: w.processes}
 	for _, in := range w.instances {
 		v.instances = append(v.instances, in.Instance)
 	}

@@ -23,6 +23,8 @@ type place struct {
 	job, step string // of Slurm
 	unit      string // of systemd
 	uid       int    // -1 if the path holds none
+
+	privileged bool // every capability on the node; only asked of pods and containers
 }
 
 // rank orders places by how much they say: of a process's lines the best counts.

@@ -92,7 +92,9 @@ type known struct {
 	at        time.Time
 	identity  *identity
 	container string
-	err       error // what kept it from having its name; it has an owner all the same
+
+	privileged bool
+	err        error // what kept it from having its name; it has an owner all the same
 }
 
 // initialPIDNamespace is what the kernel calls the first pid namespace
@@ -200,6 +202,7 @@ func (s *Source) look(p process, now time.Time) *known {
 		return k
 	}
 	k.identity, k.container, k.err = s.identify(where, now)
+	k.privileged = where.privileged
 	return k
 }
 
@@ -326,7 +329,7 @@ func (s *Source) compose(part *collector.Part, uses map[process]*known, gifts []
 	}
 	for _, p := range slices.SortedFunc(maps.Keys(uses), byPID) {
 		if k := uses[p]; k.identity != nil {
-			part.Attributions = append(part.Attributions, collector.Attribution{PID: p.pid, Start: p.start, Owner: owner(k.identity), Container: k.container})
+			part.Attributions = append(part.Attributions, collector.Attribution{PID: p.pid, Start: p.start, Owner: owner(k.identity), Container: k.container, Privileged: k.privileged})
 		}
 	}
 	for _, g := range gifts {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 
 	"gpuvigil/collector/proc"
@@ -27,8 +29,12 @@ func readProcess(procfs string, pid int, start uint64) (where place, err error) 
 		return none, err
 	}
 	p := parseCgroup(string(cgroup))
-	if p.uid >= 0 || p.kind == kindPod || p.kind == kindContainer {
-		return p, nil // the uid in a container is of nobody on the node
+	if p.kind == kindPod || p.kind == kindContainer {
+		p.privileged, err = privileged(dir)
+		return p, err // the uid in a container is of nobody on the node
+	}
+	if p.uid >= 0 {
+		return p, nil
 	}
 	status, err := dir.Read("status", maxProcFile)
 	if err != nil {
@@ -38,6 +44,34 @@ func readProcess(procfs string, pid int, start uint64) (where place, err error) 
 		return none, err
 	}
 	return p.orUser(), nil
+}
+
+// everyCapability are the capabilities that all kernels of the last ten years have.
+const everyCapability = 1<<38 - 1
+
+// privileged reports whether the process has every capability, and has them on the
+// node: in a user namespace of its own they are worth nothing outside of it.
+func privileged(dir *proc.Dir) (bool, error) {
+	status, err := dir.Read("status", maxProcFile)
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(string(status)) {
+		rest, ok := strings.CutPrefix(line, "CapEff:")
+		if !ok {
+			continue
+		}
+		mask, err := strconv.ParseUint(strings.TrimSpace(rest), 16, 64)
+		if err != nil || mask&everyCapability != everyCapability {
+			return false, nil
+		}
+		users, err := dir.Read("uid_map", maxProcFile)
+		if err != nil {
+			return false, err
+		}
+		return slices.Equal(strings.Fields(string(users)), []string{"0", "0", "4294967295"}), nil
+	}
+	return false, nil
 }
 
 // orUser is the process's user where its cgroup says nothing. Root is in no user's

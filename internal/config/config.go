@@ -46,6 +46,8 @@ type Config struct {
 	Budgets    []Budget          `yaml:"budgets"`
 	Movement   Movement          `yaml:"movement"`
 	Textfile   Textfile          `yaml:"textfile"`
+	Change     Change            `yaml:"change"` // who may change what runs on this pool
+	Versions   Versions          `yaml:"versions"`
 	Detect     Detect            `yaml:"detect"`
 	Budget     AlertBudget       `yaml:"budget"`
 	Rules      map[rules.ID]Rule `yaml:"rules"`
@@ -129,6 +131,7 @@ type Detect struct {
 
 	CostCapLabel       string   `yaml:"cost_cap_label"`      // of a pod, in kubernetes.pod_labels: what it may cost on a node; empty: nobody says
 	UnallocatedAllowed []string `yaml:"unallocated_allowed"` // owners, as kind:id, who may compute on GPUs that were given to nobody
+	SharingAllowed     []string `yaml:"sharing_allowed"`     // globs of names of processes that may be on anybody's GPU
 }
 
 // Rule overrides a rule's defaults. What is not given stays.
@@ -213,6 +216,7 @@ func Default() *Config {
 		Fleet:      defaultFleet(),
 		Movement:   defaultMovement(),
 		Textfile:   defaultTextfile(),
+		Change:     Free,
 		Inventory:  Inventory{Root: "/"},
 		Energy:     Energy{PUE: 1, TimeZone: "UTC"},
 		Ledger:     Ledger{Retention: Duration(35 * 24 * time.Hour)},
@@ -371,6 +375,13 @@ func (c *Config) check(said []mistake) []mistake {
 	for key, link := range map[string]string{"links.dashboard": c.Links.Dashboard, "links.runbook": c.Links.Runbook, "links.page": c.Links.Page} {
 		checkURL(link, key, false, fail)
 	}
+	if !slices.Contains([]Change{Free, Controlled}, c.Change) {
+		fail("change", "found %q, allowed: %s, %s", clean(string(c.Change)), Free, Controlled)
+	}
+	if len(c.Detect.SharingAllowed) > 0 {
+		checkGlobs(c.Detect.SharingAllowed, "detect.sharing_allowed", fail)
+	}
+	c.Versions.check(fail)
 	c.Inventory.check(fail)
 	c.Fleet.check(fail)
 	c.Textfile.check(fail)

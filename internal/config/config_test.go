@@ -46,6 +46,8 @@ func TestExampleChangesNothing(t *testing.T) {
 		{"energy.pue", got.Energy.PUE, want.Energy.PUE},
 		{"energy.time_zone", got.Energy.TimeZone, want.Energy.TimeZone},
 		{"ledger", got.Ledger, want.Ledger},
+		{"change", got.Change, want.Change},
+		{"versions", got.Versions, want.Versions},
 	} {
 		if diff := cmp.Diff(check.want, check.got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("the example says another default for %s than the program has (-program +example):\n%s", check.name, diff)
@@ -58,14 +60,16 @@ func TestExampleChangesNothing(t *testing.T) {
 func TestExampleWithEveryKey(t *testing.T) {
 	text := string(Example)
 	text = regexp.MustCompile(`(?m)^(\s*)# (- [a-z]+:|  [a-z_]+:|idle_gpu:)`).ReplaceAllString(text, "$1$2")
-	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "rules: {}", "rules:", "own: []", "own:", "queues: []     #", "queues:     #", "budgets: []", "budgets:", "mapping: []", "mapping:").Replace(text)
+	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "rules: {}", "rules:", "own: []", "own:", "queues: []     #", "queues:     #", "budgets: []", "budgets:", "mapping: []", "mapping:",
+		"approved: {}", "approved:", "known_bad: []", "known_bad:").Replace(text)
 	c, err := Parse("example.yml", []byte(text))
 	if err != nil {
 		t.Fatalf("the example with its commented keys does not load:\n%v\n%s", err, text)
 	}
-	if len(c.Inference.Targets) != 1 || len(c.Alerting.Slack) != 1 || len(c.Rules) != 1 || len(c.Prices.Own) != 1 || len(c.Budgets) != 1 || len(c.Fleet.Waiting.Queues) != 1 || len(c.Owners.Mapping) != 6 {
-		t.Errorf("commented parts of the example were not read: %d targets, %d receivers, %d rules, %d prices, %d budgets, want 1 of each, and %d owners, want 6",
-			len(c.Inference.Targets), len(c.Alerting.Slack), len(c.Rules), len(c.Prices.Own), len(c.Budgets), len(c.Owners.Mapping))
+	if len(c.Inference.Targets) != 1 || len(c.Alerting.Slack) != 1 || len(c.Rules) != 1 || len(c.Prices.Own) != 1 || len(c.Budgets) != 1 || len(c.Fleet.Waiting.Queues) != 1 || len(c.Owners.Mapping) != 6 ||
+		len(c.Versions.Approved) != 2 || len(c.Versions.KnownBad) != 1 {
+		t.Errorf("commented parts of the example were not read: %d targets, %d receivers, %d rules, %d prices, %d budgets, want 1 of each, %d owners, want 6, and %d approved and %d bad versions, want 2 and 1",
+			len(c.Inference.Targets), len(c.Alerting.Slack), len(c.Rules), len(c.Prices.Own), len(c.Budgets), len(c.Owners.Mapping), len(c.Versions.Approved), len(c.Versions.KnownBad))
 	}
 }
 
@@ -178,6 +182,13 @@ func TestMistakesAreNamed(t *testing.T) {
 	f("inventory:\n  root: host\n", `inventory.root: found "host", allowed: a path that begins with /`)
 	f("inventory:\n  approved_models: [\"meta/*\", \"[\"]\n", `inventory.approved_models[1]: found "["`)
 	f("inventory:\n  approved_models: [\"\"]\n", "inventory.approved_models[0]")
+	// Versions.
+	f("change: frozen\n", `change: found "frozen", allowed: free, controlled`)
+	f("versions:\n  approved:\n    driver: []\n", "versions.approved.driver: is empty")
+	f("versions:\n  approved:\n    driver: [\"570.*\", \"[\"]\n", `versions.approved.driver[1]: found "["`)
+	f("versions:\n  known_bad:\n  - versions: [1]\n", "versions.known_bad[0].component", "versions.known_bad[0].why")
+	f("versions:\n  known_bad:\n  - {component: nccl, why: it hangs}\n", "versions.known_bad[0].versions: is empty")
+	f("detect:\n  sharing_allowed: [\"\"]\n", "detect.sharing_allowed[0]")
 	// Owners.
 	f("owners:\n  users: nick\n", `owners.users: found "nick", allowed: uid, hash, name`)
 	f("owners:\n  users: hash\n", "owners.users_key_file: must be given with users: hash")

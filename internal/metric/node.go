@@ -7,7 +7,7 @@ var (
 	IODirection  = &Dimension{Label: "direction", Values: []string{"read", "write"}}
 	LoadWindow   = &Dimension{Label: "window", Values: []string{"1m", "5m", "15m"}}
 	PCIDriver    = &Dimension{Label: "driver", Values: []string{"nvidia", "vfio", "other", "none"}}
-	VersionParts = &Dimension{Label: "component", Values: []string{"driver", "cuda", "nvml", "kernel", "vbios", "gsp", "inforom",
+	VersionParts = &Dimension{Label: "component", Values: []string{"driver", "cuda", "nvml", "kernel", "vbios", "gsp", "inforom", "kernel_module", "driver_library",
 		"containerd", "docker", "crio", "kubelet", "container_toolkit", "fabric_manager", "ofed", "hca_firmware", "bios"}}
 )
 

@@ -7,7 +7,7 @@ var (
 	NVMLFunction = &Dimension{Label: "function", Shown: 10, Values: []string{
 		"nvmlDeviceGetAccountingBufferSize", "nvmlDeviceGetAccountingMode", "nvmlDeviceGetActiveVgpus",
 		"nvmlDeviceGetApplicationsClock", "nvmlDeviceGetArchitecture", "nvmlDeviceGetAttributes", "nvmlDeviceGetBAR1MemoryInfo",
-		"nvmlDeviceGetC2cModeInfoV", "nvmlDeviceGetClockInfo", "nvmlDeviceGetComputeInstanceId", "nvmlDeviceGetComputeMode",
+		"nvmlDeviceGetBoardPartNumber", "nvmlDeviceGetC2cModeInfoV", "nvmlDeviceGetClockInfo", "nvmlDeviceGetComputeInstanceId", "nvmlDeviceGetComputeMode",
 		"nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetConfComputeProtectedMemoryUsage", "nvmlDeviceGetCount_v2",
 		"nvmlDeviceGetCpuAffinity", "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetCurrPcieLinkGeneration",
 		"nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons",

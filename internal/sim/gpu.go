@@ -18,6 +18,7 @@ const (
 	model        = "NVIDIA H100 80GB HBM3"
 	architecture = "Hopper"
 	vbios        = "96.00.89.00.01"
+	boardPart    = "692-2G520-0200-000"
 
 	memoryCapacity = 81559 << 20
 	memoryReserved = 551 << 20

@@ -162,7 +162,7 @@ func (s *Sim) part() *collector.Part {
 	p.Processes = make([]collector.Process, 0, processes)
 	p.Inventory = s.inventory()
 	for _, g := range s.gpus {
-		gpu := collector.GPU{Index: g.index, UUID: g.uuid, Model: model, PCIBusID: g.bus, Serial: g.serial, VBIOS: s.version("vbios"),
+		gpu := collector.GPU{Index: g.index, UUID: g.uuid, Model: model, PCIBusID: g.bus, Serial: g.serial, VBIOS: s.version("vbios"), BoardPart: boardPart,
 			Architecture: architecture, Present: !g.lost, Hung: g.hung, Unsupported: unsupported, Xids: g.xids, Readings: g.readings.Clone()}
 		if s.cfg.Histograms {
 			gpu.Distributions = g.bands.Distributions()
