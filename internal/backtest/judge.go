@@ -117,7 +117,7 @@ func (w *Watch) Told() []Told {
 	return out
 }
 
-// Verdict of a truth: whether it was found, by what and how late.
+// Found is a truth with whether it was found, by what and how late.
 type Found struct {
 	Truth Truth         `json:"truth"`
 	Rule  rules.ID      `json:"rule,omitempty"` // that found it first; empty: missed
