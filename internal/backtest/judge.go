@@ -16,18 +16,19 @@ const aftermath = 15 * time.Minute
 
 // Truth is what was really wrong: what a finding is right or false by.
 type Truth struct {
-	Kind     string     `json:"kind"` // of fault, in any words
-	Node     string     `json:"node,omitempty"`
-	Subjects []string   `json:"subjects,omitempty"` // uuids, owners, URLs, any of them; none: all of the node
-	Rules    []rules.ID `json:"rules"`              // any of them finds it
-	Also     []rules.ID `json:"also,omitempty"`     // are right as well, and find nothing
-	From     time.Time  `json:"from"`
-	To       time.Time  `json:"to"`
+	Kind     string         `json:"kind"` // of fault, in any words
+	Node     string         `json:"node,omitempty"`
+	Subjects []string       `json:"subjects,omitempty"` // uuids, owners, URLs, any of them; none: all of the node
+	Rules    []rules.ID     `json:"rules"`              // any of them finds it
+	Also     []rules.ID     `json:"also,omitempty"`     // are right as well, and find nothing
+	Least    rules.Severity `json:"least,omitempty"`    // that finds it; without one info does
+	From     time.Time      `json:"from"`
+	To       time.Time      `json:"to"`
 }
 
 // finds reports whether the finding tells of the truth while it holds.
 func (t *Truth) finds(f *detect.Finding) bool {
-	return slices.Contains(t.Rules, f.Rule) && t.concerns(f) && !f.Fired.Before(t.From) && !f.Fired.After(t.To)
+	return slices.Contains(t.Rules, f.Rule) && f.Severity >= t.Least && t.concerns(f) && !f.Fired.Before(t.From) && !f.Fired.After(t.To)
 }
 
 // explains reports whether the finding is no false one in view of the truth.
@@ -116,7 +117,7 @@ func (w *Watch) Told() []Told {
 	return out
 }
 
-// Verdict of a truth: whether it was found, by what and how late.
+// Found is a truth with whether it was found, by what and how late.
 type Found struct {
 	Truth Truth         `json:"truth"`
 	Rule  rules.ID      `json:"rule,omitempty"` // that found it first; empty: missed

@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"text/tabwriter"
 	"time"
 
+	"gpuvigil/detect"
 	"gpuvigil/internal/text"
 	"gpuvigil/rules"
 )
@@ -96,8 +99,7 @@ func (r *Replayed) writeLabelled(t *table) {
 
 // writeRates writes how often people would have been told, here and in a fleet like it.
 func (r *Replayed) writeRates(t *table) {
-	what := "ALERTS"
-	rate := r.Alerts
+	what, rate := "ALERTS", r.Alerts
 	if r.Labelled {
 		what, rate = "FALSE ALERTS", r.Figures.Rate
 	}
@@ -114,10 +116,46 @@ func (r *Replayed) writeRates(t *table) {
 		}
 		row := fmt.Sprintf("%s\t%d\t%.4g\t%.4g", s, x.Count, x.Per(), x.AtMost())
 		for _, n := range FleetSizes {
-			row += fmt.Sprintf("\t%.4g", x.Per()*float64(n))
+			row += fmt.Sprintf("\t%.4g", r.weekly(s, n))
 		}
 		t.line("%s", row)
 	}
+}
+
+// weekly is how many alerts of the severity a fleet of so many GPUs would have in a
+// week, under its alert budget: what is a fact comes in proportion, and what is told from
+// what is usual must be the more surprising.
+func (r *Replayed) weekly(s rules.Severity, gpus int) float64 {
+	counted := r.Told()
+	if r.Labelled {
+		counted = r.False
+	}
+	need, n := needed(s, gpus), 0
+	for i := range counted {
+		in := &counted[i].Incident
+		if in.Severity == s && slices.ContainsFunc(in.Members, func(f detect.Finding) bool { return !statistical(f.Rule) || f.Surprise >= need }) {
+			n++
+		}
+	}
+	return Incidence{n, r.Figures.Watched.Hours() / week.Hours()}.Per() * float64(gpus)
+}
+
+func statistical(id rules.ID) bool { r := rules.Get(id); return r != nil && r.Statistical }
+
+// needed is the surprise, in nats, that the default budget asks of a statistical finding
+// in a fleet of so many GPUs.
+func needed(s rules.Severity, gpus int) float64 {
+	n := 0
+	for _, r := range rules.All() {
+		if r.Statistical {
+			n++
+		}
+	}
+	budget := 10.0
+	if s >= rules.Page {
+		budget = 1
+	}
+	return max(0, math.Log(float64(max(1, n)*gpus)/budget))
 }
 
 // table keeps the first error.
@@ -213,20 +251,20 @@ func (r *Replayed) WriteJSON(w io.Writer) error {
 		out.Figures = &figuresJSON{f.Precision(), f.Recall(), f.F1(), f.Delay(0.5).Seconds(), f.Delay(0.95).Seconds(), r.Outside}
 	}
 	for _, s := range []rules.Severity{rules.Page, rules.Ticket, rules.Info} {
-		out.Alerts = append(out.Alerts, alertOf(s, rate(s)))
+		out.Alerts = append(out.Alerts, r.alertOf(s, rate(s)))
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(out)
 }
 
-func alertOf(s rules.Severity, x Incidence) alertJSON {
+func (r *Replayed) alertOf(s rules.Severity, x Incidence) alertJSON {
 	a := alertJSON{Severity: s, Count: x.Count, Weeks: x.Exposure}
 	if x.Exposure > 0 { // else nothing was watched, and there is no rate
 		per, most := x.Per(), x.AtMost()
 		a.Per, a.AtMost, a.Fleets = &per, &most, map[string]float64{}
 		for _, n := range FleetSizes {
-			a.Fleets[fmt.Sprint(n)] = per * float64(n)
+			a.Fleets[fmt.Sprint(n)] = r.weekly(s, n)
 		}
 	}
 	return a

@@ -18,6 +18,9 @@ type Case struct {
 	Also     []rules.ID // are right as well, and not asked for
 	Verdicts []string   // of the GPUs concerned, any of them; none: not asked
 
+	Alone  bool // the node is watched for itself, and not as one of a fleet: it has the alert budget alone
+	Digest bool // a line in a digest is enough; else somebody has to be told
+
 	Gap string // why no rule finds it yet; empty: one has to
 
 	Warm, Lasts time.Duration // of usual life before it, and of itself
@@ -155,7 +158,7 @@ func clockFaults() []*Case {
 		broken(Case{Name: "clock low", Effect: "a GPU's clock is 20 % below its peers' at the same load, no reason given", Life: JobStage,
 			Rules: []rules.ID{"throttled_gpu", "straggler"}, Also: slows, Lasts: 2 * time.Hour, Warm: 6 * time.Hour},
 			func(_ *Node, g *gpu) { g.ills.slow = 0.2 }),
-		broken(Case{Name: "power limit lowered", Effect: "a GPU's power limit is 70 % of its default", Life: JobStage,
+		broken(Case{Name: "power limit lowered", Effect: "a GPU's power limit is 70 % of its default", Life: JobStage, Digest: true,
 			Rules: []rules.ID{"throttled_gpu"}, Also: slows, Verdicts: []string{"throttled_power"}, Lasts: 2 * time.Hour},
 			func(_ *Node, g *gpu) { g.ills.limit = 0.7 * g.board.limit }),
 	}
@@ -181,18 +184,18 @@ func boundCases() []*Case {
 func queueFaults() []*Case {
 	return []*Case{
 		ill(Case{Name: "saturated with a queue", Effect: "arrivals of 1.3 times the capacity", Life: ChatStage,
-			Rules: []rules.ID{"saturated_gpu"}, Also: []rules.ID{"queueing", "unusual_model_use"}, Verdicts: []string{"vram_bound", "compute_bound", "memory_bound"}, Warm: 24 * time.Hour, Lasts: 90 * time.Minute},
+			Rules: []rules.ID{"saturated_gpu"}, Also: []rules.ID{"queueing", "unusual_model_use"}, Verdicts: []string{"vram_bound", "compute_bound", "memory_bound"}, Warm: 14 * time.Hour, Lasts: 90 * time.Minute},
 			func(_ *Node, t *tenant) { t.woes.over = 1.3 }),
 		ill(Case{Name: "queue before a GPU that is not busy", Effect: "a server works on a quarter as many requests at once, and 1.2 times as many arrive as it can serve", Life: ChatStage,
-			Rules: []rules.ID{"queueing"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use"}, Warm: 24 * time.Hour, Lasts: 3 * time.Hour},
+			Rules: []rules.ID{"queueing"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use"}, Warm: 14 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.narrow, t.woes.over = 0.25, 1.2 }),
 		ill(Case{Name: "queue grows", Effect: "arrivals grow by 60 % of capacity an hour", Life: ChatStage,
-			Rules: []rules.ID{"saturated_gpu", "queueing"}, Also: []rules.ID{"unusual_model_use"}, Warm: 24 * time.Hour, Lasts: 3 * time.Hour},
+			Rules: []rules.ID{"saturated_gpu", "queueing"}, Also: []rules.ID{"unusual_model_use"}, Warm: 14 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.growth = 0.6 }),
 		ill(Case{Name: "model used unlike its habit", Effect: "answers 5 times as long, prompts a quarter", Life: ChatStage,
 			Rules: []rules.ID{"unusual_model_use"}, Also: []rules.ID{"queueing", "saturated_gpu", "data_movement"}, Warm: 80 * time.Hour, Lasts: 6 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.lengths, t.woes.prompts, t.woes.load = 5, 0.25, 0.5 }),
-		ill(Case{Name: "requests cost more", Effect: "a request takes 1.7 times the GPU time and power that it took", Life: ChatStage,
+		ill(Case{Name: "requests cost more", Effect: "a request takes 1.7 times the GPU time and power that it took, on a node that has the alert budget alone", Life: ChatStage, Alone: true,
 			Rules: []rules.ID{"unusual"}, Also: []rules.ID{"unusual_model_use", "hot_gpu", "spend"}, Warm: 80 * time.Hour, Lasts: 12 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.cost = 1.7 }),
 		ill(Case{Name: "requests fail", Effect: "30 % of the requests end with an error", Life: ChatStage,

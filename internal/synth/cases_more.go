@@ -12,7 +12,7 @@ import (
 
 func softwareFaults() []*Case {
 	return []*Case{
-		{Name: "version changed", Effect: "another containerd", Life: JobStage, Rules: []rules.ID{"version_changed"},
+		{Name: "version changed", Effect: "another containerd", Life: JobStage, Digest: true, Rules: []rules.ID{"version_changed"},
 			begin: func(n *Node) { n.setVersion("containerd", "1.7.28") }},
 		{Name: "version flaps", Effect: "containerd changes every 20 minutes", Life: JobStage, Rules: []rules.ID{"version_changed"}, Lasts: 3 * time.Hour,
 			begin: func(n *Node) { n.setVersion("containerd", "1.7.28") },
@@ -88,8 +88,7 @@ func moneyFaults() []*Case {
 			Rules: []rules.ID{"spend"}, Also: []rules.ID{"job_hung", "job_stalled", "slow_training"}, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.silent = true }),
 		ill(Case{Name: "server answers nobody", Effect: "a server keeps 4 GPUs at 98 %, and no request ends or makes a token", Life: ChatStage,
-			Rules: []rules.ID{"spend", "queueing", "job_hung", "job_stalled"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use"}, Warm: 24 * time.Hour, Lasts: 3 * time.Hour,
-			Gap: "a queue that makes no token is taken for a relic, and only jobs are held against their progress"},
+			Rules: []rules.ID{"spend"}, Also: []rules.ID{"queueing", "job_hung", "job_stalled", "saturated_gpu", "unusual_model_use"}, Warm: 14 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.silent = true }),
 	}
 }
@@ -104,7 +103,7 @@ func leakFaults() []*Case {
 			Rules: []rules.ID{"memory_leak"}, Warm: 12 * time.Hour, Lasts: 8 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.leakHost = 0.05 * memoryPerGPU * hour }),
 		ill(Case{Name: "leak of the KV cache", Effect: "8 % of the KV cache an hour is never given back", Life: ChatStage,
-			Rules: []rules.ID{"memory_leak"}, Also: []rules.ID{"queueing", "saturated_gpu"}, Warm: 24 * time.Hour, Lasts: 8 * time.Hour},
+			Rules: []rules.ID{"memory_leak"}, Also: []rules.ID{"queueing", "saturated_gpu"}, Warm: 14 * time.Hour, Lasts: 8 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.leakKV = 0.08 * hour }),
 	}
 }
@@ -134,7 +133,7 @@ func hardwareFaults() []*Case {
 			func(_ *Node, g *gpu) { g.ills.linksDown = 2 }),
 		broken(Case{Name: "NVLink errors", Effect: "600 CRC errors an hour", Life: JobStage, Rules: []rules.ID{"nvlink"}, Warm: 30 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, g *gpu) { g.ills.linkErrors = 600 }),
-		{Name: "driver does not answer", Effect: "calls on all GPUs hang", Life: JobStage, Rules: []rules.ID{"suspect_monitor", "driver_unresponsive"}, Also: []rules.ID{"gpu_lost"}, Lasts: 30 * time.Minute,
+		{Name: "driver does not answer", Effect: "calls on all GPUs hang", Life: JobStage, Rules: []rules.ID{"suspect_monitor", "driver_unresponsive"}, Also: []rules.ID{"gpu_lost", "spend", "job_hung", "job_stalled"}, Lasts: 30 * time.Minute,
 			GPUs: all(), begin: func(n *Node) { n.hangAll(true) }, end: func(n *Node) { n.hangAll(false) }},
 		{Name: "driver slow", Effect: "calls take 500 times as long (90 ms), so that GPUs are sampled 6 times less often", Life: JobStage, Rules: []rules.ID{"driver_unresponsive"}, Also: []rules.ID{"suspect_monitor"},
 			begin: func(n *Node) { n.slowDriver(500, 6) }, end: func(n *Node) { n.slowDriver(1, 1) }},

@@ -16,7 +16,7 @@ func lookalikes() []*Case {
 			},
 			during: upgradeAndReturn},
 		{Name: "checkpoint every hour", Effect: "90 s without a step, 45 GB/s of writes", Life: JobStage, Warm: time.Minute, Lasts: 12 * time.Hour},
-		{Name: "nightly batch", Effect: "three GPUs at work from 1 to 4 o'clock, notebooks by day", Life: Mixed, Warm: time.Minute, Lasts: 72 * time.Hour},
+		{Name: "nightly batch", Effect: "three GPUs at work from 1 to 4 o'clock, notebooks by day", Life: Mixed, Warm: time.Minute, Lasts: 48 * time.Hour},
 		{Name: "planned drain", Effect: "the job ends and the node stays empty for 6 h", Life: JobStage, Warm: warm, Lasts: 6 * time.Hour,
 			begin: func(n *Node) {
 				n.vacate()
@@ -27,7 +27,7 @@ func lookalikes() []*Case {
 				n.tenants[0].stop()
 				n.tenants[0].start(n)
 			}},
-		{Name: "autoscaling", Effect: "servers come at 9 and go at 20 o'clock", Life: Serving, Warm: time.Minute, Lasts: 72 * time.Hour},
+		{Name: "autoscaling", Effect: "servers come at 9 and go at 20 o'clock", Life: Serving, Warm: time.Minute, Lasts: 48 * time.Hour},
 		{Name: "MIG partitioned anew", Effect: "a notebook's GPU is freed and put into MIG mode, and back an hour later", Life: LabStage, Warm: warm, Lasts: 3 * time.Hour,
 			begin: func(n *Node) { n.remove(n.tenants[3]) },
 			during: func(n *Node, since time.Duration) {
@@ -44,7 +44,7 @@ func lookalikes() []*Case {
 			Warm: warm, Lasts: 8 * time.Hour}, func(_ *Node, t *tenant) { t.woes.polls = true }),
 		{Name: "power cap at full power", Effect: "the software power cap holds the clocks, at 100 % of the limit", Life: JobStage, Warm: time.Minute, Lasts: 8 * time.Hour,
 			begin: func(n *Node) { n.tenants[0].hungry = 0.2 }, Verdicts: []string{"compute_bound"}, Tenants: []int{0}, Activity: true},
-		{Name: "model load", Effect: "a server starts again and reads its weights", Life: ChatStage, Warm: 24 * time.Hour, Lasts: 2 * time.Hour,
+		{Name: "model load", Effect: "a server starts again and reads its weights", Life: ChatStage, Warm: 14 * time.Hour, Lasts: 2 * time.Hour,
 			begin: func(n *Node) {
 				n.tenants[0].stop()
 				n.tenants[0].start(n)
@@ -56,7 +56,7 @@ func lookalikes() []*Case {
 					n.tenants[0].start(n)
 				}
 			}},
-		{Name: "exporter restarted", Effect: "nobody looks for 4 minutes, and the agent begins from its state file", Life: ChatStage, Warm: 24 * time.Hour, Lasts: 3 * time.Hour,
+		{Name: "exporter restarted", Effect: "nobody looks for 4 minutes, and the agent begins from its state file", Life: ChatStage, Warm: 14 * time.Hour, Lasts: 3 * time.Hour,
 			begin: func(n *Node) { n.dark, n.restarted = n.now.Add(4*time.Minute), true }},
 		{Name: "preallocating runtime", Effect: "a notebook's new process takes 90 % of the GPU's memory at once, and keeps it", Life: LabStage, Warm: 12 * time.Hour, Lasts: 8 * time.Hour,
 			begin: func(n *Node) {

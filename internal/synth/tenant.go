@@ -3,6 +3,7 @@ package synth
 import (
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -264,6 +265,12 @@ func (t *tenant) describe(now time.Time) collector.Workload {
 		setAll(r, metric.WorkloadNetworkBytes, t.network[:]...)
 		private := map[kind]float64{trains: 4, serves: 9, explores: 3, sweeps: 2}[t.kind]
 		setAll(r, metric.WorkloadRemotes, private, bit(t.kind == explores)+t.woes.remotes)
+		if t.kind == explores {
+			w.Networks = knownNetworks
+			if t.woes.remotes > 0 {
+				w.Networks = newNetworks
+			}
+		}
 		r.Set(metric.WorkloadCPULimit, podCPUs*n)
 		r.Set(metric.WorkloadMemoryLimit, n*memoryPerGPU)
 	} else {
@@ -286,6 +293,12 @@ func (t *tenant) describe(now time.Time) collector.Workload {
 	w.Readings = r.Clone()
 	return w
 }
+
+// What notebooks talk to, and what one does that it never did; both are for documentation.
+var (
+	knownNetworks = []netip.Prefix{netip.MustParsePrefix("198.51.0.0/16")}
+	newNetworks   = append(knownNetworks[:1:1], netip.MustParsePrefix("203.0.0.0/16"))
+)
 
 var hostNetwork = []collector.Caveat{{Fact: "network", Reason: "host_network"}}
 

@@ -47,6 +47,9 @@ func (o Options) engine() *detect.Engine {
 
 // Run lives through one case on a node of its own.
 func (o Options) Run(c *synth.Case, number int) (*Result, error) {
+	if c.Alone {
+		o.GPUs = 0
+	}
 	from := start.Add(8*time.Hour + time.Duration(number)*37*time.Minute)
 	t := &synth.Trial{Case: c, From: from.Add(c.Warm), To: from.Add(c.Warm + c.Lasts)}
 	board := synth.H100
@@ -67,10 +70,18 @@ func (o Options) Run(c *synth.Case, number int) (*Result, error) {
 	}
 	var truths []backtest.Truth
 	if !c.Healthy() {
-		truths = append(truths, backtest.Truth{Kind: c.Name, Subjects: append(gpus, owners...), Rules: c.Rules, Also: append([]rules.ID{"unusual"}, c.Also...), From: t.From, To: t.To})
+		truths = append(truths, backtest.Truth{Kind: c.Name, Subjects: append(gpus, owners...), Rules: c.Rules, Also: append([]rules.ID{"unusual"}, c.Also...), Least: least(c), From: t.From, To: t.To})
 	}
 	r.Judgement, r.Watched = backtest.Judge(truths, w.Told()), w.Watched
 	return r, nil
+}
+
+// least is the severity that a finding of the case must have.
+func least(c *synth.Case) rules.Severity {
+	if c.Digest {
+		return rules.Info
+	}
+	return rules.Ticket
 }
 
 // observe takes one step of the node, with a new agent where the old one has ended.

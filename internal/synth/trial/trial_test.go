@@ -88,7 +88,7 @@ in [backtest.md](backtest.md).
 // TestFleetIsQuiet watches healthy nodes on which work comes and goes.
 func TestFleetIsQuiet(t *testing.T) {
 	nodes := 8
-	lasts := time.Duration(*fleetWeeks / 64 * float64(7*24*time.Hour))
+	lasts := time.Duration(*fleetWeeks / slow / 64 * float64(7*24*time.Hour))
 	if *fleetWeeks > 1000 {
 		nodes = int(*fleetWeeks / 8 / 4)
 		lasts = 28 * 24 * time.Hour
