@@ -71,7 +71,7 @@ PLAYS := ./detect ./internal/synth/... ./internal/backtest/pods
 
 unit: ## the product's tests, with the race detector
 	go test -race $$(go list ./... | grep -vxF "$$(go list $(PLAYS))")
-	go test -race -run 'Reader|Parallel|Restart|Restore|Clock' ./detect
+	go test -race -run 'TestReadersBesideTheEngine|TestRunsAreRepeatable|Restore' ./detect
 	go test $(PLAYS)
 
 # Not cached: what these tests run (the product's binary, Prometheus) is not among what go test sees change.
