@@ -55,13 +55,17 @@ var paceSignals = [...]struct {
 	{metric.WorkloadStepTime, "step"}, {metric.WorkloadStepRate, "step"}, {metric.WorkloadSampleRate, "sample"}, {metric.WorkloadTokenRate, "token"},
 }
 
-// add takes up what a training tells of itself.
+// add takes up what a training tells of itself, unless it stands still: the time of the
+// last step says nothing then.
 func (p *pace) add(l *collector.Workload) {
 	at := l.SampledAt(metric.Slow)
 	if at.IsZero() || at.Equal(p.at) {
 		return
 	}
 	p.at = at
+	if moved := l.Value(metric.WorkloadProgress); float64(at.Unix())-moved > paceGap.Seconds() {
+		return
+	}
 	for i, sig := range paceSignals {
 		x := l.Value(sig.row)
 		if !(x > 0) {
