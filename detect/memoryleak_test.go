@@ -180,6 +180,14 @@ func TestMemoryLeakLookAlikes(t *testing.T) {
 			e.Set(metric.RequestsRunning, running)
 			e.Set(metric.KVCacheUsage, min(1, running*0.02*(1+0.1*unsteady(s.Time, 3))))
 		},
+		"a process of little that grows by a tenth in a day": gpu(func(h float64, _ time.Time) float64 { return 4 + 0.4*min(h, 24)/24 }),
+		"requests that take ever more of a KV cache, a little": func(s *collector.Snapshot) {
+			h := hoursSince(day, s.Time)
+			e := endpoint(s, "GPU-0")
+			running := 12 + math.Round(4*unsteady(s.Time, 4))
+			e.Set(metric.RequestsRunning, max(running, 1))
+			e.Set(metric.KVCacheUsage, min(1, max(running, 1)*(0.032+0.002*min(h/12, 1))))
+		},
 		"the page cache beside memory that does not grow": func(s *collector.Snapshot) {
 			l := workload(s, chat)
 			l.SetAt(metric.WorkloadMemory, 0, 20*oneGiB)
