@@ -118,6 +118,7 @@ func (d *Unusual) state(s *collector.Snapshot, g *collector.GPU) *unusualGPU {
 // read takes up the readings of a GPU, its holder and what is served on it.
 func (d *Unusual) read(s *collector.Snapshot, g *collector.GPU, st *unusualGPU) {
 	warming := !st.restarted.IsZero() && st.at.Sub(st.restarted) < warmTime
+	whole := wholes(g)
 	for i, x := range d.values(s, g, st) {
 		if math.IsNaN(x) || warming {
 			continue
@@ -128,9 +129,9 @@ func (d *Unusual) read(s *collector.Snapshot, g *collector.GPU, st *unusualGPU) 
 			if h == nil {
 				continue // there are more than a node has
 			}
-			*r = newFusedReading(unusualKinds[i].kind, h)
+			*r = newFusedReading(unusualKinds[i].kind, unusualKinds[i].effect, h)
 		}
-		st.dirty = r.add(st.at, x) || st.dirty
+		st.dirty = r.add(st.at, x, whole[i]) || st.dirty
 	}
 	if r := &st.readings[oddOwner]; r.habit != nil && r.habit.mean < float64(restartShare*r.usual) {
 		st.restart()
@@ -146,7 +147,7 @@ func (st *unusualGPU) restart() {
 	st.restarted = st.at
 	for i := range st.readings {
 		if r := &st.readings[i]; r.habit != nil {
-			*r = newFusedReading(r.kind, r.habit)
+			*r = newFusedReading(r.kind, r.effect, r.habit)
 		}
 	}
 	st.dirty = true
@@ -155,7 +156,10 @@ func (st *unusualGPU) restart() {
 func (d *Unusual) tell(s *collector.Snapshot, g *collector.GPU, st *unusualGPU, report func(Observation)) {
 	o := Observation{Subject: gpuSubject(g.UUID), Cause: "fused", Score: st.fused.score(), GPU: g, Owner: st.owner}
 	if o.Score >= 1 {
-		o.Surprise, o.Severity = st.fused.surprise(), rules.Info
+		o.Surprise, o.Severity = st.fused.surprise(), rules.Ticket
+		if st.young() {
+			o.Severity = rules.Info
+		}
 		o.At = st.since()
 		if st.toldAt.IsZero() || s.Time.Sub(st.toldAt).Abs() >= time.Minute {
 			st.told, st.toldAt = st.evidence(), s.Time

@@ -167,16 +167,16 @@ func TestAFleetNeedsStrongerEvidence(t *testing.T) {
 }
 
 func TestFuseCountsEachKindOnce(t *testing.T) {
-	reading := func(k kind, nats float64) fusedReading { return fusedReading{kind: k, nats: nats} }
+	reading := func(k kind, nats float64) fusedReading { return fusedReading{kind: k, nats: nats, large: true} }
 	for name, c := range map[string]struct {
 		readings []fusedReading
 		want     fused
 	}{
 		"nothing":                 {nil, fused{}},
 		"one reading":             {[]fusedReading{reading(ofMemory, 9)}, fused{9, 0}},
-		"two of one kind":         {[]fusedReading{reading(ofCompute, 3), reading(ofCompute, 4)}, fused{4, 0}},
-		"two kinds":               {[]fusedReading{reading(ofCompute, 3), reading(ofOwner, 4)}, fused{7, 3}},
-		"the strongest four only": {[]fusedReading{reading(ofCompute, 1), reading(ofMemory, 2), reading(ofTraffic, 3), reading(ofOwner, 4), reading(ofDemand, 5), reading(ofEfficiency, 6)}, fused{18, 5}},
+		"two of one kind":         {[]fusedReading{reading(ofLoad, 3), reading(ofLoad, 4)}, fused{4, 0}},
+		"two kinds":               {[]fusedReading{reading(ofLoad, 3), reading(ofOwner, 4)}, fused{7, 3}},
+		"the strongest four only": {[]fusedReading{reading(ofLoad, 1), reading(ofMemory, 2), reading(ofWaiting, 3), reading(ofOwner, 4), reading(ofEfficiency, 5)}, fused{14, 4}},
 	} {
 		if got := fuse(c.readings); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
