@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"gpuvigil/collector"
 	"gpuvigil/detect/stream"
 )
 
@@ -18,7 +19,8 @@ const (
 	warmTime     = time.Hour
 	restartShare = 0.5 // of the usual memory of the holder: below, it has started again
 
-	fusedOnce  = 3.8 // fused nats that a healthy GPU reaches once a week
+	fusedLimit = 3.5 // fused nats that make a finding
+	fusedRare  = 2.2 // nats of rarity there: a healthy GPU comes to it in one of nine weeks
 	fusedSlope = 0.6 // nats of rarity for each fused nat above that
 	fusedLeast = 0.5 // fused nats of a second kind: one reading alone is no finding
 
@@ -43,7 +45,7 @@ const (
 // mean over the window. A single odd minute is thinned by the usual ones around it.
 type fusedReading struct {
 	kind    kind
-	effect  effect
+	effect  *effect
 	habit   *habit
 	odd     *stream.Mean
 	nats    float64   // over the window, as of the newest minute
@@ -60,22 +62,25 @@ type fusedReading struct {
 // must hold.
 type effect struct {
 	least float64 // difference, in the reading's unit
-	part  float64 // difference, as a part of the whole
 	times float64 // factor, up or down
+	part  float64 // difference, as a part of the most that there can be
+	most  func(*collector.GPU) float64
 }
 
-// matters reports whether a change is large enough. The whole is what there is at most,
-// NaN where nobody knows: what is usual stands for it then.
-func (e effect) matters(usual, now, whole float64) bool {
-	if math.IsNaN(whole) {
-		whole = usual
+// matters reports whether a change of a reading of a GPU is large enough. Where nobody
+// knows the most that there can be, what is usual stands for it.
+func (e *effect) matters(usual, now float64, g *collector.GPU) bool {
+	change, most := math.Abs(now-usual), usual
+	if e.most != nil {
+		if m := e.most(g); !math.IsNaN(m) {
+			most = m
+		}
 	}
-	change := math.Abs(now - usual)
 	low, high := min(usual, now), max(usual, now)
-	return change >= e.least && change >= float64(e.part*whole) && high >= float64(e.times*low)
+	return change >= e.least && change >= float64(e.part*most) && high >= float64(e.times*low)
 }
 
-func newFusedReading(k kind, e effect, h *habit) fusedReading {
+func newFusedReading(k kind, e *effect, h *habit) fusedReading {
 	w := fusedReading{kind: k, effect: e, habit: h, lately: math.NaN(), usual: math.NaN(), odd: stream.NewMean(fuseWindow, fuseSteps, 2*rateGap)}
 	if h.judges() {
 		w.usual, w.settled = h.level.Usual(), usualMinutes
@@ -87,11 +92,10 @@ func newFusedReading(k kind, e effect, h *habit) fusedReading {
 // as matters to a person.
 func (w *fusedReading) takesPart() bool { return w.nats >= fusedLeast && w.large }
 
-// add takes up a reading, of at most the whole, and reports whether a minute of it is now
-// complete.
-func (w *fusedReading) add(at time.Time, x, whole float64) bool {
+// add takes up a reading of a GPU, and reports whether a minute of it is now whole.
+func (w *fusedReading) add(at time.Time, x float64, g *collector.GPU) bool {
 	before := w.habit.mean
-	if _, complete := w.habit.add(at, x); !complete {
+	if _, whole := w.habit.add(at, x); !whole {
 		return false
 	}
 	odd := 0.0
@@ -110,7 +114,7 @@ func (w *fusedReading) add(at time.Time, x, whole float64) bool {
 		w.last = at
 		follow(&w.lately, &w.minutes, w.habit.mean, latelyMinutes)
 	}
-	w.large = w.effect.matters(w.usual, w.lately, whole)
+	w.large = w.effect.matters(w.usual, w.lately, g)
 	if !w.takesPart() {
 		follow(&w.usual, &w.settled, before, usualMinutes)
 	}
@@ -166,15 +170,17 @@ func fuse(readings []fusedReading) fused {
 	return f
 }
 
-// score is 1 where a healthy GPU comes once a week, if more than one kind of reading
+// score is 1 where evidence is enough for a finding, if more than one kind of reading
 // takes part.
 func (f fused) score() float64 {
 	if f.second < fusedLeast {
-		return min(f.nats/fusedOnce, 0.99)
+		return min(f.nats/fusedLimit, 0.99)
 	}
-	return f.nats / fusedOnce
+	return f.nats / fusedLimit
 }
 
 // surprise is minus the logarithm of how often a week a healthy GPU comes so far. It is
 // never 0, which would say that nothing is statistical about it.
-func (f fused) surprise() float64 { return max(0.01, float64(fusedSlope*(f.nats-fusedOnce))) }
+func (f fused) surprise() float64 {
+	return max(leastSurprise, fusedRare+float64(fusedSlope*(f.nats-fusedLimit)))
+}

@@ -118,7 +118,6 @@ func (d *Unusual) state(s *collector.Snapshot, g *collector.GPU) *unusualGPU {
 // read takes up the readings of a GPU, its holder and what is served on it.
 func (d *Unusual) read(s *collector.Snapshot, g *collector.GPU, st *unusualGPU) {
 	warming := !st.restarted.IsZero() && st.at.Sub(st.restarted) < warmTime
-	whole := wholes(g)
 	for i, x := range d.values(s, g, st) {
 		if math.IsNaN(x) || warming {
 			continue
@@ -129,9 +128,9 @@ func (d *Unusual) read(s *collector.Snapshot, g *collector.GPU, st *unusualGPU) 
 			if h == nil {
 				continue // there are more than a node has
 			}
-			*r = newFusedReading(unusualKinds[i].kind, unusualKinds[i].effect, h)
+			*r = newFusedReading(unusualKinds[i].kind, &unusualKinds[i].effect, h)
 		}
-		st.dirty = r.add(st.at, x, whole[i]) || st.dirty
+		st.dirty = r.add(st.at, x, g) || st.dirty
 	}
 	if r := &st.readings[oddOwner]; r.habit != nil && r.habit.mean < float64(restartShare*r.usual) {
 		st.restart()

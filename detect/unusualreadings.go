@@ -40,11 +40,11 @@ var unusualKinds = [unusualReadings]struct {
 	oddBusy:       {ofLoad, "busy", "GPU busy", percentOf, points},
 	oddSM:         {ofLoad, "sm", "SMs active", percentOf, points},
 	oddTensor:     {ofLoad, "tensor", "tensor cores active", percentOf, points},
-	oddPower:      {ofLoad, "power", "power", watts, effect{part: 0.15}},
-	oddMemory:     {ofMemory, "memory", "GPU memory", gibibytes, aGiB},
+	oddPower:      {ofLoad, "power", "power", watts, effect{part: 0.15, most: powerLimit}},
+	oddMemory:     {ofMemory, "memory", "GPU memory", gibibytes, effect{least: 1 << 30, part: 0.05, most: memorySize}},
 	oddPCIe:       {ofLoad, "pcie", "PCIe", perSecond, effect{least: 1e8, times: 1.5}},
 	oddNVLink:     {ofLoad, "nvlink", "NVLink", perSecond, effect{least: 1 << 30, times: 1.5}},
-	oddOwner:      {ofOwner, "owner_memory", "memory of its holder", gibibytes, aGiB},
+	oddOwner:      {ofOwner, "owner_memory", "memory of its holder", gibibytes, effect{least: 1 << 30, part: 0.05}},
 	oddQueue:      {ofWaiting, "queue_wait", "waiting in the queue", seconds, effect{least: 0.5, times: 2}},
 	oddTokens:     {ofLoad, "tokens", "tokens a second", plain, effect{least: 1, times: 1.5}},
 	oddStarved:    {ofEfficiency, "waiting_while_idle", "requests waiting while the GPU idles", percentOf, points},
@@ -53,10 +53,9 @@ var unusualKinds = [unusualReadings]struct {
 	oddPerToken:   {ofEfficiency, "bytes_per_token", "PCIe bytes a token", plain, costs},
 }
 
-// What people care for: points of 100 %, amounts of memory, and what a piece of work costs.
+// What people care for in shares of time, and in what a piece of work costs.
 var (
 	points = effect{least: 0.15}
-	aGiB   = effect{least: 1 << 30, part: 0.05}
 	costs  = effect{times: 1.5}
 )
 
@@ -130,13 +129,7 @@ func (d *Unusual) values(s *collector.Snapshot, g *collector.GPU, st *unusualGPU
 	return v
 }
 
-// wholes returns what the readings of a GPU are parts of, NaN where nobody knows.
-func wholes(g *collector.GPU) [unusualReadings]float64 {
-	var v [unusualReadings]float64
-	for i := range v {
-		v[i] = math.NaN()
-	}
-	v[oddPower] = g.Value(metric.PowerLimit)
-	v[oddMemory] = g.Value(metric.MemoryUsed) + g.Value(metric.MemoryFree)
-	return v
+func powerLimit(g *collector.GPU) float64 { return g.Value(metric.PowerLimit) }
+func memorySize(g *collector.GPU) float64 {
+	return g.Value(metric.MemoryUsed) + g.Value(metric.MemoryFree)
 }
