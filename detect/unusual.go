@@ -10,8 +10,8 @@ import (
 )
 
 // Unusual watches what a GPU, its holder and the servers on it do against what is usual
-// for that kind of workload. One reading alone is never a finding: what all of them say
-// together in half an hour is.
+// for that kind of workload. One reading alone is never a finding, nor is a change that
+// matters to nobody: what all that matters says together in half an hour is.
 type Unusual struct {
 	habits *habits
 	gpus   map[string]*unusualGPU
@@ -61,8 +61,9 @@ func (d *Unusual) Observe(s *collector.Snapshot, report func(Observation)) {
 		if !g.Answers() {
 			continue
 		}
-		st := d.state(s, g)
-		if at := g.SampledAt(metric.Fast); at.After(st.at) {
+		st := d.gpus[g.UUID]
+		if at := g.SampledAt(metric.Fast); st == nil || at.After(st.at) {
+			st = d.state(s, g)
 			st.at = at
 			d.read(s, g, st)
 		}
