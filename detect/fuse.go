@@ -20,7 +20,7 @@ const (
 	restartShare = 0.5 // of the usual memory of the holder: below, it has started again
 
 	fusedLimit = 3.5 // fused nats that make a finding
-	fusedRare  = 2.2 // nats of rarity there: a healthy GPU comes to it in one of nine weeks
+	fusedRare  = 2.2 // nats of rarity there: a healthy GPU comes to it in less than one of nine weeks
 	fusedSlope = 0.6 // nats of rarity for each fused nat above that
 	fusedLeast = 0.5 // fused nats of a second kind: one reading alone is no finding
 

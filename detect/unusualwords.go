@@ -57,7 +57,7 @@ func (st *unusualGPU) evidence() Evidence {
 		Seen:     capital(strings.Join(said, ", ")) + ", since " + clock(st.since()),
 		Expected: "what is usual for this workload on this GPU", Observed: st.fused.nats, Want: &want,
 		Confidence: Likely,
-		Why: fmt.Sprintf("%s nats of readings that do not depend on each other, over %s; a healthy GPU comes to %s in one week of nine",
+		Why: fmt.Sprintf("%s nats of readings that do not depend on each other, over %s; a healthy GPU comes to %s in less than one week of nine",
 			significant(st.fused.nats, 3), span(fuseWindow), significant(want, 3)),
 	}
 	if st.young() {
