@@ -477,16 +477,17 @@ var book = []*Rule{
 	{
 		ID:       IDUnusual,
 		Title:    "GPU and its workload behave unlike their habit",
-		Severity: Info,
+		Severity: Ticket,
 		Meaning: "Several readings of the GPU, of its holder and of the servers on it have together left what is usual for this kind of workload. " +
 			"Nobody knows whether that is a fault: a single unusual reading is not told, and what the readings say together is rare at this strength.",
 		Action:      "Look at what changed at that time: a release, the traffic, a neighbour on the GPU.",
 		Unit:        "nats",
 		Hold:        30 * time.Minute,
 		Statistical: true,
-		HiddenBy:    []ID{IDXid, IDGPULost, IDSuspectMonitor, IDSaturatedGPU},
-		Watch:       []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.RequestsWaiting, metric.QueueTimeP95},
-		Runbook:     "unusual",
+		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor, IDJobHung, IDJobStalled, IDSaturatedGPU, IDIdleGPU, IDThrottledGPU,
+			IDHotGPU, IDMemoryLeak, IDStraggler},
+		Watch:   []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.RequestsWaiting, metric.QueueTimeP95},
+		Runbook: "unusual",
 	},
 }
 
