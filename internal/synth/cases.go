@@ -213,7 +213,7 @@ func queueFaults() []*Case {
 		ill(Case{Name: "model used unlike its habit", Effect: "answers 5 times as long, prompts a quarter", Life: ChatStage,
 			Rules: []rules.ID{"unusual_model_use"}, Also: []rules.ID{"queueing", "saturated_gpu", "data_movement"}, Warm: 80 * time.Hour, Lasts: 6 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.lengths, t.woes.prompts, t.woes.load = 5, 0.25, 0.5 }),
-		ill(Case{Name: "requests cost more", Effect: "a request takes 1.7 times the GPU time and power that it took, on a node that has the alert budget alone", Life: ChatStage, Alone: true, Digest: true,
+		ill(Case{Name: "requests cost more", Effect: "a request takes 1.7 times the GPU time and power that it took, on a node that has the alert budget alone", Life: ChatStage, Alone: true,
 			Rules: []rules.ID{"unusual"}, Also: []rules.ID{"unusual_model_use", "hot_gpu", "spend"}, Warm: 80 * time.Hour, Lasts: 12 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.cost = 1.7 }),
 		ill(Case{Name: "requests fail", Effect: "30 % of the requests end with an error", Life: ChatStage,
