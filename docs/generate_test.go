@@ -244,6 +244,12 @@ func labelsOf(d *metric.Def) string {
 }
 
 func tierOf(d *metric.Def) string {
+	switch {
+	case d.Sparse:
+		return "a series from its first event on"
+	case d.Detail && d.Entity == metric.Agent:
+		return "a series in the full profile only"
+	}
 	switch d.Entity {
 	case metric.Agent, metric.Source, metric.Finding, metric.Job, metric.Queue, metric.Waiting, metric.Pool, metric.Resource, metric.Scaler, metric.Scheduler, metric.Reader:
 		return ""

@@ -147,7 +147,7 @@ func agentAlerts(o Options) []promCase {
 			labels: map[string]string{"severity": "ticket", "receiver": "oncall", "instance": "n1:9400"},
 		},
 		{
-			rule: o.metaAlert("VigilDetectorFailing", fmt.Sprintf("increase(%s[15m]) > 0", metric.DetectorPanics), 5*time.Minute, Ticket,
+			rule: o.metaAlert("VigilDetectorFailing", fmt.Sprintf("increase(%[1]s[15m]) > 0 or %[1]s unless %[1]s offset 15m", metric.DetectorPanics), 5*time.Minute, Ticket,
 				"Detector {{ $labels.rule }} of gpuvigil on {{ $labels.instance }} fails", "The detector skips snapshots, so its findings may be missing.",
 				"Report it as a bug, with the stack from the agent's log."),
 			firing: []series{{scraped(metric.DetectorPanics.Series("xid")), 0, 1, 30}}, silent: []series{{scraped(metric.DetectorPanics.Series("xid")), 3, 0, 30}}, at: 20 * time.Minute,

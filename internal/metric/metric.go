@@ -155,6 +155,9 @@ type Def struct {
 	// Detail marks what is sampled but is a series only in the full profile: the
 	// default keeps within its budget of series.
 	Detail bool
+	// Sparse marks a counter that has a series for each rule, reason or kind and nearly
+	// always is 0: a series is there from its first event on.
+	Sparse bool
 
 	// Min and Max bound what is physically possible, in base units. A value
 	// outside is dropped and counted, never shown. Both zero: no bounds but

@@ -47,7 +47,7 @@ var (
 		Help: "Time spent inside the NVML function by the present child process; in the default profile only of the ten functions with the most."})
 	FunctionCalls = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_nvml_function_calls_total", Dim: NVMLFunction,
 		Help: "Calls of the NVML function, of the same functions."})
-	FunctionErrors = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Name: "vigil_nvml_function_errors_total", Dim: NVMLFunction,
+	FunctionErrors = row(Def{Entity: Node, Kind: Counter, Tier: Fast, Sparse: true, Name: "vigil_nvml_function_errors_total", Dim: NVMLFunction,
 		Help: "Calls of the NVML function that returned neither success nor not supported, of the same functions."})
 
 	TierSlowdown = row(Def{Entity: Node, Tier: Fast, Min: 1, Max: MaxSlowdown, Name: "vigil_nvml_tier_slowdown_ratio", Dim: TierName,

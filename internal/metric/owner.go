@@ -34,7 +34,7 @@ var (
 	OwnerLabel = row(Def{Entity: Workload, Kind: Info, Tier: Slow, Name: "vigil_owner_label_info", Labels: []string{"label", "value"},
 		Help: "A label of the owner's pod, of those that kubernetes.pod_labels names; always 1. Join on owner_kind and owner with one label chosen."})
 
-	OwnerReadFailures = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_owner_process_read_failures_total", Labels: []string{"reason"},
+	OwnerReadFailures = row(Def{Entity: Agent, Kind: Counter, Sparse: true, Name: "vigil_owner_process_read_failures_total", Labels: []string{"reason"},
 		Help: "Looks at a process on a GPU that did not tell whose it is, by reason: vanished (it ended), reused (its pid is another's), denied, invalid. The process counts as unattributed."})
 	KubeletAge = row(Def{Entity: Node, Tier: Fast, Name: "vigil_kubelet_answer_age_seconds",
 		Help: "Age of the kubelet's last answer about which pod was given which GPU; it stands for kubernetes.keep while the kubelet does not answer."})

@@ -59,7 +59,7 @@ var (
 		Help: "Frames of the child that could not be read."})
 
 	Scrapes      = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_scrapes_total", Help: "Scrapes answered."})
-	SeriesCapped = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_series_capped_total", Labels: []string{"kind"},
+	SeriesCapped = row(Def{Entity: Agent, Kind: Counter, Sparse: true, Name: "vigil_series_capped_total", Labels: []string{"kind"},
 		Help: "Series that a scrape left out because a label would have had too many values, by kind of thing: xid, sxid, owner, allocation, version, workload, interface, runtime, image, dataset, api, dcgm_holder (holders of a device under its dcgm-exporter names); and of the cluster role: job, queue, waiting, pool, autoscaler."})
 	SeriesRefused = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_series_refused_total", Labels: []string{"reason"},
 		Help: "Series that a scrape left out so that the rest of the page stays valid, by reason: duplicate, unknown."})
@@ -94,20 +94,20 @@ var (
 
 	Condition = row(Def{Entity: Agent, Max: 1, Name: "vigil_condition", Labels: []string{"rule", "subject"},
 		Help: "1 while the rule's state holds for the subject, whether or not anybody needs to be told."})
-	DetectorSeconds = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_detector_seconds_total", Labels: []string{"rule"},
+	DetectorSeconds = row(Def{Entity: Agent, Kind: Counter, Detail: true, Name: "vigil_detector_seconds_total", Labels: []string{"rule"},
 		Help: "Time that the rule's detector has used."})
-	DetectorPanics = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_detector_failures_total", Labels: []string{"rule"},
+	DetectorPanics = row(Def{Entity: Agent, Kind: Counter, Sparse: true, Name: "vigil_detector_failures_total", Labels: []string{"rule"},
 		Help: "Snapshots that the rule's detector failed on; they were skipped for that rule only."})
-	FindingsCapped = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_findings_capped_total", Labels: []string{"rule"},
+	FindingsCapped = row(Def{Entity: Agent, Kind: Counter, Sparse: true, Name: "vigil_findings_capped_total", Labels: []string{"rule"},
 		Help: "Observations that could not become a finding or a condition because the rule had reached its limit of subjects."})
-	FindingsSuppressed = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_findings_suppressed_total", Labels: []string{"rule", "reason"},
+	FindingsSuppressed = row(Def{Entity: Agent, Kind: Counter, Sparse: true, Name: "vigil_findings_suppressed_total", Labels: []string{"rule", "reason"},
 		Help: "Findings that nobody is told of, by reason: drained (it began on a drained node on which nothing ran)."})
-	RuleNeed = row(Def{Entity: Agent, Name: "vigil_rule_needed_surprise_nats", Labels: []string{"rule", "severity"},
+	RuleNeed = row(Def{Entity: Agent, Detail: true, Name: "vigil_rule_needed_surprise_nats", Labels: []string{"rule", "severity"},
 		Help: "How rare, in nats, what a statistical rule sees must be for a finding of the severity, so that the alert budget holds. It grows with the fleet."})
-	RuleClean = row(Def{Entity: Agent, Name: "vigil_rule_clean_gpu_weeks", Labels: []string{"rule"},
+	RuleClean = row(Def{Entity: Agent, Detail: true, Name: "vigil_rule_clean_gpu_weeks", Labels: []string{"rule"},
 		Help: "Clean history of a statistical rule on this node, in weeks of one GPU."})
-	RuleProof = row(Def{Entity: Agent, Name: "vigil_rule_proof_gpu_weeks", Labels: []string{"rule"},
+	RuleProof = row(Def{Entity: Agent, Detail: true, Name: "vigil_rule_proof_gpu_weeks", Labels: []string{"rule"},
 		Help: "Clean history that a page of a statistical rule takes."})
-	ObservationsDropped = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_observations_dropped_total", Labels: []string{"rule"},
+	ObservationsDropped = row(Def{Entity: Agent, Kind: Counter, Sparse: true, Name: "vigil_observations_dropped_total", Labels: []string{"rule"},
 		Help: "Observations of the rule's detector that were not finite numbers or named no subject, and were dropped."})
 )

@@ -55,7 +55,9 @@ func (b *bridge) read(e *exposition) {
 			refusedUnknown.Inc()
 			continue
 		}
-		e.one(at.def, v, at.values...)
+		if b.layout.shows(at.def) {
+			e.one(at.def, v, at.values...)
+		}
 	}
 }
 

@@ -121,7 +121,7 @@ func (e *exposition) add(d *metric.Def, l *labels, v float64) {
 }
 
 func (e *exposition) put(r *row, l *labels, v float64) {
-	if !math.IsNaN(v) && !math.IsInf(v, 0) {
+	if !math.IsNaN(v) && !math.IsInf(v, 0) && (v != 0 || !r.def.Sparse) {
 		e.samples[r.slot] = append(e.samples[r.slot], sample{labels: l, value: v})
 	}
 }

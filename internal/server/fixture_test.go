@@ -213,6 +213,10 @@ func view(s *collector.Snapshot) *detect.View {
 	})
 	return &detect.View{
 		Time: now, Findings: []detect.Finding{lost, full, idle, past, fault},
+		Standings: []detect.Standing{
+			{Rule: rules.IDXid, Fired: 3},
+			{Rule: rules.IDMemoryLeak, Statistical: true, Promoted: true, Fired: 1, Need: 2.2, NeedPage: 4.5, CleanWeeks: 12, ProofWeeks: 33},
+		},
 		Incidents:      []detect.Incident{{ID: "1", Rule: rules.IDXid, Cause: "xid_79", Severity: rules.Page, State: detect.Firing, Opened: lost.Since, Members: []detect.Finding{lost}}},
 		Conditions:     []detect.Condition{{Rule: rules.IDSaturatedGPU, Subject: full.Subject, Active: true}, {Rule: rules.IDSaturatedGPU, Subject: idle.Subject}},
 		VersionChanges: map[string]uint64{"driver": 2},

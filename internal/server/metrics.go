@@ -291,6 +291,16 @@ func (e *exposition) findings(v *detect.View) {
 		d := &v.Verdicts[i]
 		e.one(metric.GPUVerdict, 1, strconv.Itoa(d.Index), d.GPU, string(d.Name))
 	}
+	if e.shows(metric.RuleNeed) {
+		e.standings(v)
+	}
+	for _, c := range v.Conditions {
+		e.one(metric.Condition, number(c.Active), string(c.Rule), c.Subject.String())
+	}
+}
+
+// standings say what rules that tell by statistics need to be believed.
+func (e *exposition) standings(v *detect.View) {
 	for _, s := range v.Standings {
 		if !s.Statistical {
 			continue
@@ -299,9 +309,6 @@ func (e *exposition) findings(v *detect.View) {
 		e.one(metric.RuleNeed, s.NeedPage, string(s.Rule), rules.Page.String())
 		e.one(metric.RuleClean, s.CleanWeeks, string(s.Rule))
 		e.one(metric.RuleProof, s.ProofWeeks, string(s.Rule))
-	}
-	for _, c := range v.Conditions {
-		e.one(metric.Condition, number(c.Active), string(c.Rule), c.Subject.String())
 	}
 }
 

@@ -34,7 +34,6 @@ type host struct {
 	callSeconds     float64
 	slowCalls       float64 // times as long as usual; 0: 1
 	records, fabric float64
-	leaked          float64
 	ports           [nodeSize]float64 // bytes
 	portDown        int               // one more than the index of the port
 	confidential    bool              // confidential computing is on
