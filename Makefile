@@ -16,7 +16,7 @@ BIN := $(TOOLS)/bin
 # The Go modules with code of ours. That of the product knows nothing of the others.
 MODULES := . e2e $(TOOLS)/vulncheck
 # What `make test` runs, the cheap ones first.
-STAGES := format tidy build vet nocgo staticcheck vulncheck unit synthetic tools e2e
+STAGES := format tidy build vet nocgo staticcheck vulncheck unit tools e2e
 ARGS ?=
 FUZZTIME ?= 10s
 
@@ -65,12 +65,14 @@ vulncheck: $(BIN)/vulncheck ## fails where a known vulnerability in a module is 
 	go -C $(TOOLS)/vulndb mod download golang.org/x/vulndb
 	$(BIN)/vulncheck -db "$$(go -C $(TOOLS)/vulndb list -m -f '{{.Dir}}' golang.org/x/vulndb)/data/osv" ./...
 
-unit: ## the product's tests, with the race detector
-	go test -race ./...
+# Detectors run in the one goroutine of their engine, and what plays days of a node to them takes
+# many times as long under the race detector: of those only what is concurrent runs with it.
+PLAYS := ./detect ./internal/synth/... ./internal/backtest/pods
 
-# With the race detector only what is over soon is tried.
-synthetic: ## every synthetic fault and look-alike, more than 50 GPU-weeks, without the race detector
-	go test -count=1 ./internal/synth/trial
+unit: ## the product's tests, with the race detector
+	go test -race $$(go list ./... | grep -vxF "$$(go list $(PLAYS))")
+	go test -race -run 'TestReadersBesideTheEngine|TestRunsAreRepeatable|Restore' ./detect
+	go test $(PLAYS)
 
 # Not cached: what these tests run (the product's binary, Prometheus) is not among what go test sees change.
 e2e: $(BIN)/prometheus ## the agent under a real Prometheus server
