@@ -55,12 +55,12 @@ type figures struct {
 	inside, waiting, kv, pushed                               float64 // of its endpoints
 	held, quota, workRead, remote, rx, loader, waitCPU, ioOwn float64 // of its workload
 
-	answers, tells, opened                                                                  bool
+	answers, tells, opened                                                         bool
 	known, young, cut, open, listed, given, allocations, notebook, served, several bool
-	hung, stalled                                                                           bool
-	slow                                                                                    int // of slowdownReasons, -1: none
-	slowShare                                                                               float64
-	owner                                                                                   collector.Owner
+	hung, stalled                                                                  bool
+	slow                                                                           int // of slowdownReasons, -1: none
+	slowShare                                                                      float64
+	owner                                                                          collector.Owner
 }
 
 // figures gathers what is known of a GPU, from the means over a window.
