@@ -120,16 +120,27 @@ func newQueue(r Receiver) *queue {
 }
 
 // started finds out when the agent was first started, which is now if it never
-// was. A first start in the future is the work of a clock that was wrong.
+// was. A first start in the future is the work of a clock that was wrong. One that cannot
+// be read was long ago: another week of silence would be worse.
 func (o *Outbox) started(now time.Time) error {
+	var damage error
+	lost := false
 	err := o.store.View(func(tx *store.Tx) error {
 		if v := tx.Get(store.Meta, firstStart); v != nil {
-			return json.Unmarshal(v, &o.first)
+			damage = json.Unmarshal(v, &o.first)
+		} else {
+			lost = tx.Get(store.Damaged, store.Meta+"/"+firstStart) != nil
 		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("read the time of the first start: %w", err)
+	}
+	if damage != nil {
+		o.store.SetAside(store.Meta, firstStart, damage)
+	}
+	if damage != nil || lost {
+		o.first, o.unnoted = time.Unix(0, 0), true
 	}
 	if o.first.IsZero() || o.first.After(now) {
 		o.first, o.unnoted = now, true

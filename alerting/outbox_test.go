@@ -490,6 +490,27 @@ func TestClocksThatWereWrongDoNotStallAnything(t *testing.T) {
 	})
 }
 
+func TestADamagedOutboxCostsTheRecordAndNoWeekOfSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.cfg.Shadow = time.Hour
+		b.open()
+		err := b.store.Update(func(tx *store.Tx) error {
+			whole := `{"incident":{"id":"x","rule":"xid","severity":"page","state":"firing","members":[]},"seq":5}`
+			return errors.Join(tx.Put(store.Meta, "first_start", []byte(`"2026-`)),
+				tx.Put(store.Outbox, b.to.Name+"\x00w", []byte(whole[:40])), tx.Put(store.Outbox, b.to.Name+"\x00x", []byte(whole)))
+		})
+		if err := errors.Join(err, b.store.Close()); err != nil {
+			t.Fatal(err)
+		}
+		b.start()
+		b.enqueue(incident("a", detect.Firing))
+		time.Sleep(time.Minute)
+		b.expect("the record that is intact, and what is found then", "x:firing", "a:firing")
+		b.end()
+	})
+}
+
 func TestTheReferenceIsForgottenThirtyDaysAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

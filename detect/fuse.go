@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"gpuvigil/collector"
 	"gpuvigil/detect/stream"
 )
 
@@ -18,21 +19,24 @@ const (
 	warmTime     = time.Hour
 	restartShare = 0.5 // of the usual memory of the holder: below, it has started again
 
-	fusedOnce  = 4.7 // fused nats that a healthy GPU reaches once a week
+	fusedLimit = 3.5 // fused nats that make a finding
+	fusedRare  = 2.2 // nats of rarity there: a healthy GPU comes to it in less than one of nine weeks
 	fusedSlope = 0.6 // nats of rarity for each fused nat above that
 	fusedLeast = 0.5 // fused nats of a second kind: one reading alone is no finding
+
+	latelyMinutes = 10 // odd minutes that what a reading is lately is the mean of
+	usualMinutes  = 60 // minutes that what it usually is is the mean of
 )
 
-// kind is what a reading tells of. Readings of one kind measure the same thing, so the
-// strongest of them counts and the others do not.
+// kind is what a reading tells of. Readings of one kind change together, as all that more
+// work makes more of does, so the strongest of them counts and the others do not.
 type kind uint8
 
 const (
-	ofCompute kind = iota
+	ofLoad kind = iota
 	ofMemory
-	ofTraffic
 	ofOwner
-	ofDemand
+	ofWaiting
 	ofEfficiency
 	kinds
 )
@@ -40,21 +44,56 @@ const (
 // fusedReading is what is unusual about one reading lately: the nats above the floor, as a
 // mean over the window. A single odd minute is thinned by the usual ones around it.
 type fusedReading struct {
-	kind  kind
-	habit *habit
-	odd   *stream.Mean
-	nats  float64   // over the window, as of the newest minute
-	since time.Time // since when there has been some, without a break of ten minutes
-	last  time.Time // when there last was
-	usual float64   // what the reading was before
+	kind    kind
+	effect  *effect
+	habit   *habit
+	odd     *stream.Mean
+	nats    float64   // over the window, as of the newest minute
+	since   time.Time // since when there has been some, without a break of ten minutes
+	last    time.Time // when there last was
+	minutes int       // odd ones since then, as far as they count
+	lately  float64   // mean of the odd minutes
+	large   bool      // it is far enough from the usual to matter
+	usual   float64   // what the reading was before
+	settled int       // minutes that usual is made of, as far as they count
 }
 
-func newFusedReading(k kind, h *habit) fusedReading {
-	return fusedReading{kind: k, habit: h, usual: math.NaN(), odd: stream.NewMean(fuseWindow, fuseSteps, 2*rateGap)}
+// effect is by how much a reading must have changed for a person to care. All that is set
+// must hold.
+type effect struct {
+	least float64 // difference, in the reading's unit
+	times float64 // factor, up or down
+	part  float64 // difference, as a part of the most that there can be
+	most  func(*collector.GPU) float64
 }
 
-// add takes up a reading, and reports whether a minute of it is now whole.
-func (w *fusedReading) add(at time.Time, x float64) bool {
+// matters reports whether a change of a reading of a GPU is large enough. Where nobody
+// knows the most that there can be, what is usual stands for it.
+func (e *effect) matters(usual, now float64, g *collector.GPU) bool {
+	change, most := math.Abs(now-usual), usual
+	if e.most != nil {
+		if m := e.most(g); !math.IsNaN(m) {
+			most = m
+		}
+	}
+	low, high := min(usual, now), max(usual, now)
+	return change >= e.least && change >= float64(e.part*most) && high >= float64(e.times*low)
+}
+
+func newFusedReading(k kind, e *effect, h *habit) fusedReading {
+	w := fusedReading{kind: k, effect: e, habit: h, lately: math.NaN(), usual: math.NaN(), odd: stream.NewMean(fuseWindow, fuseSteps, 2*rateGap)}
+	if h.judges() {
+		w.usual, w.settled = h.level.Usual(), usualMinutes
+	}
+	return w
+}
+
+// takesPart reports whether the reading is evidence: odd for long enough, and by as much
+// as matters to a person.
+func (w *fusedReading) takesPart() bool { return w.nats >= fusedLeast && w.large }
+
+// add takes up a reading of a GPU, and reports whether a minute of it is now whole.
+func (w *fusedReading) add(at time.Time, x float64, g *collector.GPU) bool {
 	before := w.habit.mean
 	if _, whole := w.habit.add(at, x); !whole {
 		return false
@@ -70,26 +109,28 @@ func (w *fusedReading) add(at time.Time, x float64) bool {
 	}
 	if odd > 0 {
 		if at.Sub(w.last) > groupWindow {
-			w.since = at
+			w.since, w.minutes = at, 0
 		}
 		w.last = at
+		follow(&w.lately, &w.minutes, w.habit.mean, latelyMinutes)
 	}
-	if w.nats < fusedLeast {
-		w.settle(before)
+	w.large = w.effect.matters(w.usual, w.lately, g)
+	if !w.takesPart() {
+		follow(&w.usual, &w.settled, before, usualMinutes)
 	}
 	return true
 }
 
-// settle follows what is usual while nothing is odd, slowly, for the evidence in words.
-func (w *fusedReading) settle(x float64) {
-	const part = 1.0 / 60
-	switch {
-	case math.IsNaN(x):
-	case math.IsNaN(w.usual):
-		w.usual = x
-	default:
-		w.usual += float64(part * (x - w.usual))
+// follow moves a mean to a minute's, over so many of them.
+func follow(mean *float64, minutes *int, x float64, most int) {
+	if math.IsNaN(x) {
+		return
 	}
+	if *minutes == 0 {
+		*mean = x
+	}
+	*minutes = min(*minutes+1, most)
+	*mean += float64((x - *mean) / float64(*minutes))
 }
 
 func (w *fusedReading) shift(by time.Duration) {
@@ -103,11 +144,14 @@ type fused struct {
 	second float64 // what the second of them adds
 }
 
-// fuse sums the strongest reading of each kind, over the strongest kinds.
+// fuse sums the strongest reading of each kind, over the strongest kinds. Readings that
+// changed by less than matters are no evidence.
 func fuse(readings []fusedReading) fused {
 	var most [kinds]float64
 	for i := range readings {
-		most[readings[i].kind] = max(most[readings[i].kind], readings[i].nats)
+		if r := &readings[i]; r.large {
+			most[r.kind] = max(most[r.kind], r.nats)
+		}
 	}
 	var f fused
 	for n := range fuseKinds {
@@ -126,15 +170,17 @@ func fuse(readings []fusedReading) fused {
 	return f
 }
 
-// score is 1 where a healthy GPU comes once a week, if more than one kind of reading
+// score is 1 where evidence is enough for a finding, if more than one kind of reading
 // takes part.
 func (f fused) score() float64 {
 	if f.second < fusedLeast {
-		return min(f.nats/fusedOnce, 0.99)
+		return min(f.nats/fusedLimit, 0.99)
 	}
-	return f.nats / fusedOnce
+	return f.nats / fusedLimit
 }
 
 // surprise is minus the logarithm of how often a week a healthy GPU comes so far. It is
 // never 0, which would say that nothing is statistical about it.
-func (f fused) surprise() float64 { return max(0.01, float64(fusedSlope*(f.nats-fusedOnce))) }
+func (f fused) surprise() float64 {
+	return max(leastSurprise, fusedRare+float64(fusedSlope*(f.nats-fusedLimit)))
+}

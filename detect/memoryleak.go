@@ -20,6 +20,16 @@ const (
 	leakSoon       = 24 * time.Hour   // until it is full, somebody has to look
 	leakLasts      = 30 * time.Minute // that a growth must have scored before it is told
 	leakLull       = 30 * time.Minute // a growth that was gone for less goes on
+
+	// A growth matters that fills what there is within leakSoon and has come so far …
+	leakOfLimit = 0.05
+	leakOfLevel = 0.25 // … or that has grown by so much of where it began, and …
+	leakLeast   = 0.01 // … by so much of what there is.
+
+	kvYoung   = 30      // minutes, after which it is known what a request takes of a KV cache
+	kvMemory  = 24 * 60 // minutes that this is learned over
+	kvSuspect = 0.5     // score of a growth from which on it is learned …
+	kvHold    = 0.25    // … at this part of the speed
 )
 
 // The causes of rule memory_leak.
@@ -30,8 +40,8 @@ const (
 )
 
 // MemoryLeak watches for memory that grows steadily and does not come back: of each
-// owner on each GPU and in the host, and of an inference server's KV cache for each
-// request that runs. It says when that is full.
+// owner on each GPU and in the host, and of what an inference server's KV cache holds
+// beside that of the requests that run. It says when that is full.
 type MemoryLeak struct {
 	series map[leakOf]*leakSeries
 	order  []*leakSeries // as first seen
@@ -63,14 +73,15 @@ type leakSeries struct {
 	at      time.Time // of the newest sample
 	since   time.Time // since when it has grown like a leak; zero: it does not
 	last    time.Time // when it last did
+	from    float64   // the level that it has grown from since then
 	level   float64
 	limit   float64 // NaN if unknown
 	turn    uint64  // of the newest sample
 
-	sum    float64 // of this snapshot's processes, or of the minute's KV use
-	weight float64 // requests that ran in the minute, summed over samples
+	sum    float64 // of this snapshot's processes
 	oldest processID
 	minute minutes
+	kv     kvUse
 	told   Evidence
 	toldAt time.Time
 }
@@ -281,11 +292,12 @@ func (d *MemoryLeak) addWorkload(s *collector.Snapshot, l *collector.Workload) {
 	d.take(w, at, used)
 }
 
-// addEndpoint takes up a minute's use of the KV cache for each request that ran: what is held for
-// requests that have ended makes it grow, a busier hour does not.
+// addEndpoint takes up what the KV cache holds in a minute beside that of the requests
+// that run: what is kept of those that have ended makes it grow, a busier hour and
+// longer requests do not.
 func (d *MemoryLeak) addEndpoint(e *collector.Endpoint) {
 	at, used, running := e.SampledAt(metric.Fast), e.Value(metric.KVCacheUsage), e.Value(metric.RequestsRunning)
-	if math.IsNaN(used) || !(running >= 1) {
+	if math.IsNaN(used) || math.IsNaN(running) {
 		return
 	}
 	w := d.get(leakOf{Endpoint: e.Key(), Cause: kvCache})
@@ -293,13 +305,14 @@ func (d *MemoryLeak) addEndpoint(e *collector.Endpoint) {
 		return
 	}
 	w.at = at
-	if w.minute.over(at) && w.weight > 0 {
-		w.turn, w.limit = d.turn, 1/running
-		d.take(w, at, w.sum/w.weight)
-		w.sum, w.weight = 0, 0
+	if w.minute.over(at) {
+		if held, free := w.kv.end(w.leak.Growth().Score >= kvSuspect); !math.IsNaN(held) {
+			w.turn, w.limit = d.turn, held+free
+			d.take(w, at, held)
+		}
 	}
-	w.sum += used
-	w.weight += running
+	w.kv.used.add(used)
+	w.kv.running.add(running)
 }
 
 // take gives a sample to the trend.
@@ -316,10 +329,25 @@ func (d *MemoryLeak) take(w *leakSeries, at time.Time, x float64) {
 	switch {
 	case score >= 1:
 		if w.since.IsZero() {
-			w.since = at
+			w.since, w.from = at, math.Inf(1)
 		}
 		w.last = at
+		g := w.leak.Growth()
+		w.from = min(w.from, g.Level-g.Rise)
 	case at.Sub(w.last) > leakLull:
 		w.since = time.Time{}
 	}
+}
+
+// matters reports whether anybody has to know of a growth: noise and habits can grow
+// as steadily as a leak, but not for long.
+func (w *leakSeries) matters(likely time.Duration) bool {
+	grown, whole := w.leak.Growth().Level-w.from, w.limit
+	if w.of.Cause == kvCache {
+		whole = 1
+	}
+	if likely < leakSoon && grown >= leakOfLimit*whole {
+		return true
+	}
+	return w.of.Cause != kvCache && grown >= leakOfLevel*w.from && !(grown < leakLeast*whole)
 }

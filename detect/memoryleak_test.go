@@ -57,39 +57,40 @@ func TestMemoryLeakIsFound(t *testing.T) {
 		cause   string
 		seen    []string
 		ticket  bool
+		within  time.Duration
 	}{
 		"of a pod on a GPU": {func(s *collector.Snapshot) { process(s, 0, chat, 7, growing(s)) },
-			"pod:nlp/chat", gpuMemory, []string{"GPU memory of pod nlp/chat on GPU 0 grows by ", " GiB an hour since ", "(from 4", " GiB), full in "}, true},
+			"pod:nlp/chat", gpuMemory, []string{"GPU memory of pod nlp/chat on GPU 0 grows by ", " GiB an hour since ", "(from 4", " GiB), full in "}, true, 150 * time.Minute},
 		"of one of a pod's GPUs": {func(s *collector.Snapshot) {
 			process(s, 0, chat, 7, 40*oneGiB)
 			process(s, 1, chat, 8, growing(s))
-		}, "pod:nlp/chat", gpuMemory, []string{"on GPU 1"}, true},
+		}, "pod:nlp/chat", gpuMemory, []string{"on GPU 1"}, true, 150 * time.Minute},
 		"of nobody known": {func(s *collector.Snapshot) { process(s, 0, collector.Owner{}, 7, growing(s)) },
-			"gpu:GPU-0", gpuMemory, []string{"GPU memory on GPU 0 grows"}, true},
+			"gpu:GPU-0", gpuMemory, []string{"GPU memory on GPU 0 grows"}, true, 150 * time.Minute},
 		"of a GPU without a list": {func(s *collector.Snapshot) {
 			s.GPUs[0].Set(metric.MemoryUsed, growing(s))
 			s.GPUs[0].Set(metric.MemoryFree, 80*oneGiB-growing(s))
-		}, "gpu:GPU-0", gpuMemory, []string{"GPU memory on GPU 0 grows", "full in "}, true},
+		}, "gpu:GPU-0", gpuMemory, []string{"GPU memory on GPU 0 grows", "full in "}, true, 150 * time.Minute},
 		"in the host, with a limit": {func(s *collector.Snapshot) {
 			l := workload(s, chat)
 			l.SetAt(metric.WorkloadMemory, 0, growing(s)/2)
 			l.SetAt(metric.WorkloadMemory, 1, growing(s)/2)
 			l.Set(metric.WorkloadMemoryLimit, 64*oneGiB)
 			s.Node.Set(metric.HostMemoryAvailable, 900*oneGiB)
-		}, "pod:nlp/chat", hostMemory, []string{"host memory (anon and shmem) of pod nlp/chat grows", "full in "}, true},
+		}, "pod:nlp/chat", hostMemory, []string{"host memory (anon and shmem) of pod nlp/chat grows", "full in "}, true, 150 * time.Minute},
 		"in a host with much room": {func(s *collector.Snapshot) {
 			workload(s, chat).SetAt(metric.WorkloadMemory, 0, growing(s))
 			s.Node.Set(metric.HostMemoryAvailable, 900*oneGiB)
-		}, "pod:nlp/chat", hostMemory, []string{"full in 1"}, false},
+		}, "pod:nlp/chat", hostMemory, []string{"full in 1"}, false, 6 * time.Hour},
 		"in a host that does not tell what it has": {func(s *collector.Snapshot) {
 			workload(s, chat).SetAt(metric.WorkloadMemory, 0, growing(s))
-		}, "pod:nlp/chat", hostMemory, []string{"when it is full is not known"}, false},
+		}, "pod:nlp/chat", hostMemory, []string{"when it is full is not known"}, false, 6 * time.Hour},
 		"of a KV cache": {func(s *collector.Snapshot) {
 			e := endpoint(s, "GPU-0")
 			running := 8 + 4*math.Sin(hoursSince(day, s.Time)/4)
 			e.Set(metric.RequestsRunning, running)
-			e.Set(metric.KVCacheUsage, running*growing(s)/oneGiB/40*0.06)
-		}, "endpoint:http://chat-70b:8000/metrics#vllm/chat-70b", kvCache, []string{"KV cache for each running request of chat-70b grows"}, true},
+			e.Set(metric.KVCacheUsage, 0.04+running*0.03+(growing(s)/oneGiB-40)*0.03)
+		}, "endpoint:http://chat-70b:8000/metrics#vllm/chat-70b", kvCache, []string{"KV cache of chat-70b beside that of its running requests grows by "}, true, 150 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, step := range []time.Duration{15 * time.Second, time.Minute} {
@@ -99,10 +100,10 @@ func TestMemoryLeakIsFound(t *testing.T) {
 				if f := st.finding(rules.IDMemoryLeak, c.subject); f != nil {
 					t.Fatalf("sampled every %s: a finding before anything grew: %s", step, f.Evidence.Seen)
 				}
-				st.run(150 * time.Minute)
+				st.run(c.within)
 				f := st.finding(rules.IDMemoryLeak, c.subject)
 				if f == nil || f.State != Firing || f.Cause != c.cause {
-					t.Fatalf("sampled every %s: 2.5 h into a growth by a quarter in 5 h it is %+v", step, f)
+					t.Fatalf("sampled every %s: %s into a growth by a quarter in 5 h it is %+v", step, c.within, f)
 				}
 				if (f.Severity == rules.Ticket) != c.ticket {
 					t.Errorf("a %s, want a ticket: %t, of %s", f.Severity, c.ticket, f.Evidence.Seen)
@@ -178,6 +179,14 @@ func TestMemoryLeakLookAlikes(t *testing.T) {
 			running := math.Round(20 * (1 + math.Sin(h*math.Pi/12)))
 			e.Set(metric.RequestsRunning, running)
 			e.Set(metric.KVCacheUsage, min(1, running*0.02*(1+0.1*unsteady(s.Time, 3))))
+		},
+		"a process of little that grows by a tenth in a day": gpu(func(h float64, _ time.Time) float64 { return 4 + 0.4*min(h, 24)/24 }),
+		"requests that take ever more of a KV cache, a little": func(s *collector.Snapshot) {
+			h := hoursSince(day, s.Time)
+			e := endpoint(s, "GPU-0")
+			running := 12 + math.Round(4*unsteady(s.Time, 4))
+			e.Set(metric.RequestsRunning, max(running, 1))
+			e.Set(metric.KVCacheUsage, min(1, max(running, 1)*(0.032+0.002*min(h/12, 1))))
 		},
 		"the page cache beside memory that does not grow": func(s *collector.Snapshot) {
 			l := workload(s, chat)

@@ -46,8 +46,11 @@ func (d *MemoryLeak) tell(s *collector.Snapshot, w *leakSeries, report func(Obse
 	if g.Score >= 1 && d.now.Sub(w.since) < leakLasts {
 		o.Score = 0.9 // a false one is over by then
 	}
+	soonest, likely, latest := g.Until(w.limit, d.now.Add(-d.moved))
+	if o.Score >= 1 && !w.matters(likely) {
+		o.Score = 0.9
+	}
 	if o.Score >= 1 {
-		soonest, likely, latest := g.Until(w.limit, d.now.Add(-d.moved))
 		o.At, o.Surprise = g.At.Add(d.moved-g.Over), w.surprise(d.now)
 		o.Severity = rules.Info
 		if likely < leakSoon {
@@ -93,7 +96,7 @@ func (w *leakSeries) words(s *collector.Snapshot) (what, title string, unit func
 	}
 	switch w.of.Cause {
 	case kvCache:
-		return "KV cache for each running request of " + nameOf(w.of.Endpoint), "KV cache leaks", func(x float64) string { return significant(100*x, 2) + " %" }
+		return "KV cache of " + nameOf(w.of.Endpoint) + " beside that of its running requests", "KV cache leaks", func(x float64) string { return significant(100*x, 2) + " %" }
 	case hostMemory:
 		return "host memory (anon and shmem)" + whose, "Host memory leaks", gibibytes
 	}
@@ -155,7 +158,9 @@ type leakMemory struct {
 	At    time.Time `json:"at"`
 	Since time.Time `json:"since,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
+	From  float64   `json:"from,omitempty"`
 	Level float64   `json:"level"`
+	KV    kvLearned `json:"kv,omitzero"`
 	Leak  []byte    `json:"leak"`
 }
 
@@ -167,7 +172,7 @@ func (d *MemoryLeak) Save() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.Series = append(m.Series, leakMemory{w.of, w.first, w.at, w.since, w.last, w.level, packed})
+		m.Series = append(m.Series, leakMemory{w.of, w.first, w.at, w.since, w.last, w.from, w.level, w.kv.learned, packed})
 	}
 	return json.Marshal(m)
 }
@@ -185,7 +190,9 @@ func (d *MemoryLeak) Restore(data []byte) error {
 		if err := w.leak.UnmarshalBinary(k.Leak); err != nil {
 			return fmt.Errorf("its memory of %s of %s is damaged: %w", k.Cause, w.subject, err)
 		}
-		w.first, w.oldest, w.at, w.since, w.last, w.level = k.First, k.First, k.At, k.Since, k.Last, k.Level
+		w.first, w.oldest, w.at, w.since, w.last, w.from, w.level = k.First, k.First, k.At, k.Since, k.Last, k.From, k.Level
+		w.kv.learned = k.KV
+		w.kv.learned.Minutes = max(0, min(k.KV.Minutes, kvMemory))
 		if w.subject.ID == "" || n.series[w.of] != nil {
 			continue
 		}

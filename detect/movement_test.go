@@ -164,6 +164,19 @@ func TestLargeUploadToANewNetwork(t *testing.T) {
 	}
 }
 
+// 72 GB an hour is too much within 42 min. Where these lie in two hours of the clock, the
+// first part must not have become a habit when the second is judged.
+func TestUploadAcrossHoursOfTheClock(t *testing.T) {
+	for _, warm := range []time.Duration{30*time.Hour + 25*time.Minute, 14*24*time.Hour + 25*time.Minute} {
+		m := &moving{owner: replica(0), sent: steadily(0.4), networks: always(known)}
+		st := movementStage(t, time.Minute, m)
+		st.run(warm)
+		m.sent, m.networks = steadily(72), always(known, foreign)
+		st.run(50 * time.Minute)
+		st.ticketed(rules.IDDataMovement, "pod:nlp/chat-0", "egress")
+	}
+}
+
 func TestAddressesInTheEvidenceWhereAllowed(t *testing.T) {
 	m := &moving{owner: replica(0), sent: steadily(0.4), networks: always(known)}
 	st := movementStage(t, time.Minute, m)

@@ -17,12 +17,13 @@ const (
 	maxClasses    = 128
 	classesKept   = 30 * 24 * time.Hour
 	hoursHalfLife = 30 * 24 * time.Hour
+	rareQuantile  = 0.999              // of the hours' totals
 	hoursKnown    = 20                 // whole hours before there is a habit
 	newFor        = 7 * 24 * time.Hour // a network is new for so long after the first connection to it
 	networksKept  = 30 * 24 * time.Hour
-	maxKnown      = 256     // networks of a class
-	quietHours    = 24      // after so many hours of habit what has added up is over
-	suspectWeight = 1. / 24 // weight of an unusual hour while there is a new network
+	maxKnown      = 256 // networks of a class
+	quietHours    = 24  // after so many hours of habit what has added up is over
+	suspectHours  = 24  // unusual hours, while there is a new network, that together make what is rare
 	minuteLayout  = "2006-01-02 15:04 UTC"
 )
 
@@ -237,7 +238,11 @@ func (c *movedClass) learnHour(direction int, at time.Time, bytes float64, spoil
 	if spoiled {
 		return
 	}
-	c.Hours[direction].Add(at, bytes/giga, 1)
+	weight := 1.0
+	if r := rare(c.Hours[direction]); r > 0 && bytes > r*giga && c.newNetworks(at) > 0 {
+		weight = suspectWeight(c.Hours[direction])
+	}
+	c.Hours[direction].Add(at, bytes/giga, weight)
 	c.limits = [directions + 1]float64{}
 }
 
@@ -249,7 +254,15 @@ func rare(h *stream.Histogram) float64 {
 	if n < hoursKnown {
 		return 0
 	}
-	return h.Quantile(0.999) * math.Pow(max(1, 1000/n), 1./tailPower)
+	return h.Quantile(rareQuantile) * math.Pow(max(1, 1000/n), 1./tailPower)
+}
+
+// suspectWeight is how much an unusual hour teaches while there is a new network: what
+// goes on must not become the habit, by which it is judged, before it has been told of.
+// Only so many such hours together weigh as much as what is above the quantile of rare,
+// however few hours are known.
+func suspectWeight(h *stream.Histogram) float64 {
+	return (1 - rareQuantile) * h.Weight() / suspectHours
 }
 
 func limitOf(h *stream.Histogram) float64 {
@@ -298,7 +311,7 @@ func (c *movedClass) addUp(now time.Time) {
 				c.Since = now.Add(-time.Hour)
 			}
 			if c.newNetworks(now) > 0 {
-				weight = suspectWeight
+				weight = suspectWeight(c.Totals)
 			}
 		}
 		c.Sum = max(0, min(c.Sum+total-budget, 2*c.slowLimit()))

@@ -19,6 +19,9 @@ const (
 	pacePause  = 0.7                // in logarithms: twice as slow is a pause, not a pace …
 	paceHeld   = 20                 // minutes that a regression lasts at least
 	pauseMost  = 15                 // minutes; what lasts longer is one
+	paceBack   = 0.04               // in logarithms: half of the least rise; a minute nearer to what is usual is no slow one
+	paceGap    = 5 * time.Minute    // without a unit of work: what comes then begins anew
+	paceNewest = 0.2                // weight of the newest minute in the recent mean
 	alikeLoad  = 0.3                // of the usual number of running requests: endpoints are compared at it
 	loadMemory = 12 * 60            // minutes
 )
@@ -32,6 +35,7 @@ type pace struct {
 	Running float64     `json:"running,omitempty"`
 	Minutes int         `json:"minutes,omitempty"` // that Running is over
 	Held    int         `json:"held,omitempty"`    // minutes in a row above the threshold
+	Lag     float64     `json:"lag,omitempty"`     // by how much the last minutes were slower, in logarithms
 
 	at     time.Time
 	paused int // minutes in a row that looked like a pause
@@ -39,6 +43,7 @@ type pace struct {
 	load   meanOf
 	now    float64 // of the newest minute, in seconds for each unit; NaN if there is none
 	tokens float64
+	back   bool // the newest minute is as usual, whatever those before it were
 }
 
 // paceSignals are what tells the pace of a training, from the best. All but the first
@@ -50,13 +55,17 @@ var paceSignals = [...]struct {
 	{metric.WorkloadStepTime, "step"}, {metric.WorkloadStepRate, "step"}, {metric.WorkloadSampleRate, "sample"}, {metric.WorkloadTokenRate, "token"},
 }
 
-// add takes up what a training tells of itself.
+// add takes up what a training tells of itself, unless it stands still: the time of the
+// last step says nothing then.
 func (p *pace) add(l *collector.Workload) {
 	at := l.SampledAt(metric.Slow)
 	if at.IsZero() || at.Equal(p.at) {
 		return
 	}
 	p.at = at
+	if moved := l.Value(metric.WorkloadProgress); float64(at.Unix())-moved > paceGap.Seconds() {
+		return
+	}
 	for i, sig := range paceSignals {
 		x := l.Value(sig.row)
 		if !(x > 0) {
@@ -92,6 +101,9 @@ func (p *pace) end(now time.Time) bool {
 	if p.now = p.mean.take(); math.IsNaN(p.now) {
 		return false
 	}
+	if now.Sub(p.Seen) > paceGap {
+		p.restart()
+	}
 	p.Seen = now
 	if !math.IsNaN(load) {
 		p.Minutes = min(p.Minutes+1, loadMemory)
@@ -102,7 +114,9 @@ func (p *pace) end(now time.Time) bool {
 		p.Running += (load - p.Running) / float64(p.Minutes)
 	}
 	x := math.Log(p.now)
-	if p.Rise.Known(&paceLaw) && x-p.Rise.Usual() > pacePause {
+	lag := x - p.Rise.Usual()
+	p.back = lag < paceBack
+	if p.Rise.Known(&paceLaw) && lag > pacePause {
 		p.paused++
 	} else {
 		p.paused = 0
@@ -110,6 +124,7 @@ func (p *pace) end(now time.Time) bool {
 	if p.pauses() || !known {
 		return false
 	}
+	p.Lag += paceNewest * (lag - p.Lag)
 	p.Rise.Add(&paceLaw, x)
 	if p.Held++; p.Rise.Score() < 1 {
 		p.Held = 0
@@ -123,9 +138,17 @@ func (p *pace) end(now time.Time) bool {
 	return p.Rise.Known(&paceLaw)
 }
 
-// score is that of the rise once it has lasted: one that comes and goes is no regression.
+// restart begins anew, but for what is usual: work that stood still was not slow, and
+// what its last steps before and its first ones after tell is that it stood still.
+func (p *pace) restart() {
+	p.Rise.Restart()
+	p.Held, p.Lag, p.paused, p.Began = 0, 0, 0, time.Time{}
+}
+
+// score is that of the rise once it has lasted and while it does: one that comes and
+// goes is no regression.
 func (p *pace) score() float64 {
-	if p.Held < paceHeld {
+	if p.Held < paceHeld || p.back || p.pauses() {
 		return min(p.Rise.Score(), 0.9)
 	}
 	return p.Rise.Score()

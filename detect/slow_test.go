@@ -94,6 +94,57 @@ func TestSlowTrainingLookAlikes(t *testing.T) {
 	}
 }
 
+// A job hangs just after a checkpoint, the time of its last step stays on its page, and
+// somebody starts it again: it stood still, and was never slow.
+func TestHangIsNoSlowTraining(t *testing.T) {
+	r := newRanks()
+	r.pause = func(h float64) bool { return math.Mod(h, 1) > 0.95 || h > 4 && h < 4.8 }
+	st := newStage(t, DetectorConfig{}, time.Minute)
+	var last, moved float64
+	st.set = func(s *collector.Snapshot) {
+		r.set(s)
+		l := s.WorkloadOf(r.who)
+		if !r.pause(hoursSince(day, s.Time)) {
+			moved = float64(s.Time.Unix())
+		}
+		if x := 1.5 * l.Value(metric.WorkloadStepTime); hoursSince(day, s.Time) > 3.9 && hoursSince(day, s.Time) < 4.82 {
+			if x > last {
+				last = x
+			}
+			l.Set(metric.WorkloadStepTime, last)
+		}
+		l.Set(metric.WorkloadProgress, moved)
+	}
+	st.run(8 * time.Hour)
+	for _, in := range st.told {
+		if in.Rule == rules.IDSlowTraining || in.Rule == rules.IDStraggler {
+			t.Errorf("told %s: %s", in.State, in.Members[0].Evidence.Seen)
+		}
+	}
+}
+
+// A step time that is back is not told of as slow, though what was seen lasts on.
+func TestSlowTrainingThatIsBackIsSaidToBeSlow(t *testing.T) {
+	r := slowing(4, 1.3)
+	slow := r.compute
+	r.compute = func(i int, h float64) float64 {
+		if h >= 5.5 {
+			return 0.97
+		}
+		return slow(i, h)
+	}
+	st := newStage(t, DetectorConfig{}, time.Minute)
+	st.set = r.set
+	st.run(6 * time.Hour)
+	f := st.finding(rules.IDSlowTraining, "job:slurm/4711")
+	if f == nil || f.Evidence.Observed < 1.04*(*f.Evidence.Want) {
+		t.Fatalf("it is said to be slow with %+v", f)
+	}
+	if f.State != Resolved {
+		t.Errorf("half an hour after the step time is back it is %s", f.State)
+	}
+}
+
 // Another job has another pace: that is no slow-down of the one before.
 func TestNewJobIsNoSlowTraining(t *testing.T) {
 	st := newStage(t, DetectorConfig{}, time.Minute)

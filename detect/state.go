@@ -43,12 +43,43 @@ type incidentState struct {
 	Told      time.Time `json:"told,omitzero"`
 }
 
+// ErrNewer says that a newer release wrote a state.
+var ErrNewer = errors.New("run the newer release again, or move the state file away to start without findings and history")
+
 // Save returns what must survive a restart: findings, incidents, what happened
 // lately, and the memory of the detectors. The six hours of history are not in it.
 func (e *Engine) Save() ([]byte, error) {
+	s, err := e.save()
+	if err != nil {
+		return nil, err
+	}
+	return s.encode()
+}
+
+// SaveParts returns the same with the memories beside the state: one that is damaged
+// on the disk then costs that detector's alone.
+func (e *Engine) SaveParts() (state []byte, memories map[rules.ID]json.RawMessage, err error) {
+	s, err := e.save()
+	if err != nil {
+		return nil, nil, err
+	}
+	memories, s.Detectors = s.Detectors, nil
+	state, err = s.encode()
+	return state, memories, err
+}
+
+func (s *engineState) encode() ([]byte, error) {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode the detectors' state: %w", err)
+	}
+	return data, nil
+}
+
+func (e *Engine) save() (*engineState, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := engineState{
+	s := &engineState{
 		Version: stateVersion, Time: e.now, Finished: e.finished, Events: e.events.events,
 		Detectors: map[rules.ID]json.RawMessage{}, Records: maps.Clone(e.records), Drained: e.state.drained,
 	}
@@ -87,34 +118,65 @@ func (e *Engine) Save() ([]byte, error) {
 	for _, in := range e.incidents.all {
 		s.Incidents = append(s.Incidents, incidentState{in.Incident, in.lastSince, in.told})
 	}
-	data, err := json.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("encode the detectors' state: %w", err)
-	}
-	return data, nil
+	return s, nil
 }
 
 // Restore takes up what Save of this or an older release returned. It is called
 // before the first Observe. A state that is damaged, or newer than this release
-// knows, is an error and changes nothing. If only a detector's own memory cannot
-// be read, that detector starts without one, which is logged and counted as a
-// failure of the detector; everything else is restored.
+// knows, which is an ErrNewer, is an error and changes nothing. If only a detector's
+// own memory cannot be read, that detector starts without one, which is logged and
+// counted as a failure of the detector; everything else is restored.
 func (e *Engine) Restore(data []byte) error {
+	s, err := readState(data)
+	if err != nil {
+		return err
+	}
+	e.takeUp(s)
+	return nil
+}
+
+// RestoreParts takes up what SaveParts returned, and what Save did, which is a state
+// without memories beside it. Without a state, nil, the detectors still remember. An
+// error is Restore's.
+func (e *Engine) RestoreParts(state []byte, memories map[rules.ID]json.RawMessage) error {
+	if state == nil && len(memories) == 0 {
+		return nil
+	}
+	s := &engineState{}
+	if state != nil {
+		var err error
+		if s, err = readState(state); err != nil {
+			return err
+		}
+	}
+	if s.Detectors == nil {
+		s.Detectors = map[rules.ID]json.RawMessage{}
+	}
+	maps.Copy(s.Detectors, memories)
+	e.takeUp(s)
+	return nil
+}
+
+func readState(data []byte) (*engineState, error) {
 	var s engineState
 	var version struct{ Version int }
 	if err := json.Unmarshal(data, &version); err != nil {
-		return fmt.Errorf("the detectors' state is damaged (%w): move the state file away to start without findings and history", err)
+		return nil, fmt.Errorf("the detectors' state is damaged (%w): move the state file away to start without findings and history", err)
 	}
 	switch {
 	case version.Version > stateVersion:
-		return fmt.Errorf("the detectors' state has version %d and this release of gpuvigil knows up to %d: "+
-			"run the newer release again, or move the state file away to start without findings and history", version.Version, stateVersion)
+		return nil, fmt.Errorf("the detectors' state has version %d and this release of gpuvigil knows up to %d: %w",
+			version.Version, stateVersion, ErrNewer)
 	case version.Version < 1:
-		return errors.New("the detectors' state has no version: move the state file away to start without findings and history")
+		return nil, errors.New("the detectors' state has no version: move the state file away to start without findings and history")
 	}
 	if err := json.Unmarshal(data, &s); err != nil {
-		return fmt.Errorf("the detectors' state is damaged (%w): move the state file away to start without findings and history", err)
+		return nil, fmt.Errorf("the detectors' state is damaged (%w): move the state file away to start without findings and history", err)
 	}
+	return &s, nil
+}
+
+func (e *Engine) takeUp(s *engineState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now, e.finished, e.events = s.Time, s.Finished, eventLog{s.Events}
@@ -147,7 +209,6 @@ func (e *Engine) Restore(data []byte) error {
 	}
 	e.changed = true
 	e.publish()
-	return nil
 }
 
 func (e *Engine) restoreIncidents(states []incidentState) {
@@ -195,8 +256,12 @@ func (e *Engine) orphan(f findingState) {
 func (e *Engine) restoreDetectors(watchers map[rules.ID]*watcher, states map[rules.ID]json.RawMessage) {
 	e.parked = map[rules.ID]json.RawMessage{}
 	for id, raw := range states {
-		if watchers[id] == nil {
+		switch {
+		case watchers[id] != nil:
+		case json.Valid(raw):
 			e.parked[id] = raw
+		default: // it could not be saved with the rest
+			e.cfg.Log.Error("the memory of a detector that is off is damaged, and lost", "rule", id)
 		}
 	}
 	for _, w := range e.watchers {

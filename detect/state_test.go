@@ -174,6 +174,33 @@ func TestFindingOfARuleThatIsGoneEnds(t *testing.T) {
 	}
 }
 
+// In parts, a part that is lost or damaged costs nothing else.
+func TestStateInParts(t *testing.T) {
+	one := &forgetful{script: script{rule: testRule("one")}, memory: "of one"}
+	two := &forgetful{script: script{rule: testRule("two")}, memory: "of two"}
+	e := NewEngine(Config{}, []Detector{one, two})
+	state, memories, err := e.SaveParts()
+	if err != nil || strings.Contains(string(state), "of one") || string(memories["one"]) != `"of one"` {
+		t.Fatalf("state %s, memories %s, %v: want the memories beside the state", state, memories, err)
+	}
+	quiet := Config{Log: slog.New(slog.DiscardHandler)}
+	memories["gone"] = json.RawMessage(`[{`)
+	memories["two"] = json.RawMessage(`[{`)
+	for name, state := range map[string][]byte{"intact": state, "lost": nil} {
+		one.memory, two.memory = "", ""
+		e := NewEngine(quiet, []Detector{one, two})
+		if err := e.RestoreParts(state, memories); err != nil || one.memory != "of one" || two.memory != "" {
+			t.Errorf("state %s, a memory damaged: %v, the others remember %q", name, err, one.memory)
+		}
+		if _, err := e.Save(); err != nil {
+			t.Errorf("state %s: after it was damaged it cannot be saved: %v", name, err)
+		}
+	}
+	if err := e.RestoreParts([]byte(`{"version":2}`), nil); !errors.Is(err, ErrNewer) {
+		t.Errorf("the state of a newer release: %v, want ErrNewer", err)
+	}
+}
+
 // A state that the first release wrote must be read by all that follow.
 func TestStateOfTheFirstRelease(t *testing.T) {
 	const golden = "testdata/state-v1.json"

@@ -20,12 +20,16 @@ const (
 	sigSM
 	sigTensor
 	sigClock
-	sigPCIe
-	sigNVLink
+	sigUtilization
 	signals
 )
 
-var signalNames = [signals]string{"power", "SM activity", "tensor activity", "SM clock", "PCIe traffic", "NVLink traffic"}
+var signalNames = [signals]string{"power", "SM activity", "tensor activity", "SM clock", "utilization"}
+
+// signalSides are where the GPU lies that the others wait for: it computes for a larger
+// part of each step while they spin, or at a lower clock, or runs nothing while they do,
+// as it waits for its data. A GPU that differs the other way waits itself.
+var signalSides = [signals]float64{1, 1, 1, -1, -1}
 
 // The causes of rule straggler.
 const (
@@ -39,6 +43,7 @@ const (
 	stragglerGone    = time.Hour           // without its GPUs, a job makes room for another
 	stragglerSlow    = 0.08                // in logarithms: a tenth slower, less the noise and what was learned of it
 	stragglerFor     = 10                  // minutes
+	stragglerShare   = 0.5                 // of the slow-down, that the difference of the GPU has to explain
 	alikeMemory      = 2.0                 // factor of memory in use within which GPUs have the same role
 	clockLag         = 0.95                // of the peers' median clock: evidence of the hardware
 	hotterPeer       = 8.0                 // kelvin above the peers' median: likewise
@@ -49,11 +54,12 @@ const (
 // oddLaw is for the logarithm of a GPU's signal relative to what all do: that
 // all wait for one shows as some per cent of power or activity. It may be sensitive, as
 // it counts only while the job is slow.
-var oddLaw = stream.RiseLaw{Slack: 0.015, Sigmas: 1.5, Least: 0.02, Limit: 0.12, Clip: 0.2, Young: 20, Memory: 4 * 60}
+var oddLaw = stream.RiseLaw{Slack: 0.015, Sigmas: 1.5, Least: 0.02, Limit: 0.12, Clip: 0.5, Young: 20, Memory: 4 * 60}
 
 // Straggler watches for the GPU of a job that holds the others up: while the job makes
-// less progress than usual, the one that does something else than its peers, in what it
-// draws, computes or moves. What differs from the start is a role and no straggler.
+// less progress than usual, the one that works longer than its peers, at a lower clock,
+// or not at all, by as much as explains it. What differs from the start is a role and no
+// straggler.
 type Straggler struct {
 	minute minutes
 	paces  paceBook
@@ -75,16 +81,24 @@ type peerGroup struct {
 	sorted  []float64
 }
 
-// oddness is how a member differs from the others, above and below, by each signal.
-type oddness [signals][2]stream.Rise
+// oddness is how a member differs from the others by each signal, to its side.
+type oddness [signals]struct {
+	Rise stream.Rise `json:"rise"`
+	now  float64     // by how much more than usual in the newest minute, NaN if it is not known
+}
 
-// worst returns the signal that differs most, and its score.
-func (o *oddness) worst() (k int, score float64) {
+// worst returns the signal that differs most, and its score, if the job is slower by so
+// much (in logarithms): 1 takes a difference that is not chance, that is still there,
+// and without which the job would not be as slow.
+func (o *oddness) worst(lag float64) (k int, score float64) {
 	for i := range o {
-		for side := range o[i] {
-			if s := o[i][side].Score(); s > score {
-				k, score = i, s
-			}
+		need := stragglerShare * lag
+		s := min(o[i].Rise.Score(), o[i].Rise.Recent()/need)
+		if !(o[i].now > need/2) {
+			s = min(s, 0.9)
+		}
+		if s > score {
+			k, score = i, s
 		}
 	}
 	return k, score
@@ -92,7 +106,7 @@ func (o *oddness) worst() (k int, score float64) {
 
 // stragglerGPU is a minute of one GPU.
 type stragglerGPU struct {
-	at                [metric.Tiers]time.Time
+	at                time.Time
 	mean              [signals]meanOf
 	value             [signals]float64
 	memory, heat      meanOf
@@ -156,22 +170,18 @@ func (d *Straggler) add(g *collector.GPU, now time.Time) {
 		d.gpus[g.UUID] = m
 	}
 	m.seen = now
-	if at := g.SampledAt(metric.Fast); !at.Equal(m.at[metric.Fast]) {
-		m.at[metric.Fast] = at
+	if at := g.SampledAt(metric.Fast); !at.Equal(m.at) {
+		m.at = at
 		m.mean[sigPower].add(g.Value(metric.PowerDraw))
 		m.mean[sigSM].add(g.Value(metric.SMActivity))
 		m.mean[sigTensor].add(g.Value(metric.TensorActivity))
 		m.mean[sigClock].add(g.ValueAt(metric.Clock, smClock))
+		m.mean[sigUtilization].add(g.Value(metric.Utilization))
 		m.memory.add(g.Value(metric.MemoryUsed))
 		m.heat.add(g.Value(metric.Temperature))
 		for _, reason := range hardwareReasons {
 			m.held = m.held || g.ValueAt(metric.ClockEvent, reason) > 0
 		}
-	}
-	if at := g.SampledAt(metric.Slow); !at.Equal(m.at[metric.Slow]) {
-		m.at[metric.Slow] = at
-		m.mean[sigPCIe].add(g.ValueAt(metric.PCIeThroughput, 0) + g.ValueAt(metric.PCIeThroughput, 1))
-		m.mean[sigNVLink].add(g.ValueAt(metric.NVLinkThroughput, 0) + g.ValueAt(metric.NVLinkThroughput, 1))
 	}
 }
 
@@ -258,7 +268,7 @@ func (d *Straggler) compare(s *collector.Snapshot, g *peerGroup, p *pace, report
 	if math.IsNaN(p.now) || p.pauses() {
 		return
 	}
-	if p.Rise.Recent() >= stragglerSlow && p.Rise.Known(&paceLaw) {
+	if p.Lag >= stragglerSlow && p.Rise.Known(&paceLaw) {
 		g.slow++
 	} else {
 		g.slow = 0
@@ -268,7 +278,7 @@ func (d *Straggler) compare(s *collector.Snapshot, g *peerGroup, p *pace, report
 	}
 	odd, score, others := 0, 0.0, 0
 	for i := range g.odd {
-		_, x := g.odd[i].worst()
+		_, x := g.odd[i].worst(max(p.Lag, stragglerSlow))
 		if x >= 1 {
 			others++
 		}
@@ -279,6 +289,9 @@ func (d *Straggler) compare(s *collector.Snapshot, g *peerGroup, p *pace, report
 	if others > 1 && others > len(g.odd)/4 {
 		score = min(score, 0.9) // it is no odd one that several are
 	}
+	if p.back {
+		score = min(score, 0.9)
+	}
 	d.tell(s, g, p, odd, score, report)
 }
 
@@ -287,13 +300,16 @@ func (d *Straggler) compare(s *collector.Snapshot, g *peerGroup, p *pace, report
 // themselves would jump from one kind of ranks to another.
 func (d *Straggler) compareBy(g *peerGroup, k int) {
 	usual := g.median(d, func(m *stragglerGPU) float64 { return m.used })
+	for i := range g.odd {
+		g.odd[i][k].now = math.NaN()
+	}
 	g.sorted = g.sorted[:0]
 	for i, uuid := range g.members {
 		m := d.gpus[uuid]
 		g.values[i] = math.NaN()
 		if m != nil && m.value[k] > 0 && !(m.used > alikeMemory*usual) && !(m.used < usual/alikeMemory) {
 			g.values[i] = math.Log(m.value[k])
-			g.sorted = append(g.sorted, g.values[i]-g.odd[i][k][0].Usual())
+			g.sorted = append(g.sorted, g.values[i]-signalSides[k]*g.odd[i][k].Rise.Usual())
 		}
 	}
 	if len(g.sorted) < stragglerPeers {
@@ -303,9 +319,10 @@ func (d *Straggler) compareBy(g *peerGroup, k int) {
 	n := len(g.sorted)
 	common := (g.sorted[(n-1)/2] + g.sorted[n/2]) / 2
 	for i, x := range g.values {
-		if !math.IsNaN(x) {
-			g.odd[i][k][0].Add(&oddLaw, x-common)
-			g.odd[i][k][1].Add(&oddLaw, common-x)
+		if o := &g.odd[i][k]; !math.IsNaN(x) {
+			x = signalSides[k] * (x - common)
+			o.now = x - o.Rise.Usual()
+			o.Rise.Add(&oddLaw, x)
 		}
 	}
 }

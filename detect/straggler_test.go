@@ -25,6 +25,7 @@ type ranks struct {
 	rates    []float64                      // of steps, in the last minutes, by snapshot
 	at       []time.Time
 	quiet    bool // it tells nothing of its steps
+	also     func(i int, h float64, g *collector.GPU)
 }
 
 func newRanks() *ranks {
@@ -66,6 +67,11 @@ func (r *ranks) set(s *collector.Snapshot) {
 		for dir := range 2 {
 			g.SetAt(metric.NVLinkThroughput, dir, 2e11/step*(1+0.02*unsteady(s.Time, 80+i)))
 			g.SetAt(metric.PCIeThroughput, dir, 2e9/step*(1+0.1*unsteady(s.Time, 90+i)))
+		}
+	}
+	if r.also != nil {
+		for i := range s.GPUs {
+			r.also(i, h, &s.GPUs[i])
 		}
 	}
 	r.tell(s, step, paused)
@@ -168,6 +174,22 @@ func TestStragglerLookAlikes(t *testing.T) {
 		"one GPU that is odd while the job is as fast as ever": func(r *ranks) { r.compute = since(3, 3, 1, 0.85) },
 		"all become slower": func(r *ranks) {
 			r.compute = func(_ int, h float64) float64 { return 1 + 0.25*math.Floor(min(h/3, 1)) }
+		},
+		"all wait for their data, and one draws 2 % more power than before": func(r *ranks) {
+			r.data = func(_ int, h float64) float64 { return 0.5 * math.Floor(min(h/3, 1)) }
+			r.also = func(i int, h float64, g *collector.GPU) {
+				if i == 3 && h > 3 {
+					g.Set(metric.PowerDraw, 1.02*g.Value(metric.PowerDraw))
+				}
+			}
+		},
+		"all become slower, and one draws 12 % less power": func(r *ranks) {
+			r.compute = func(_ int, h float64) float64 { return 1 + 0.25*math.Floor(min(h/3, 1)) }
+			r.also = func(i int, h float64, g *collector.GPU) {
+				if i == 3 && h > 3 {
+					g.Set(metric.PowerDraw, 0.88*g.Value(metric.PowerDraw))
+				}
+			}
 		},
 		"a job of two GPUs":                  func(r *ranks) { r.compute, r.gpus = since(1, 3, 1, 1.2), 2 },
 		"a job that tells nothing":           func(r *ranks) { r.compute, r.quiet = since(3, 3, 1, 1.3), true },

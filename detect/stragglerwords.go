@@ -63,7 +63,7 @@ func (d *Straggler) hardware(group *peerGroup, g *collector.GPU, now time.Time) 
 const uncorrected = 1 // of metric.ECCType
 
 func (d *Straggler) evidence(group *peerGroup, p *pace, g *collector.GPU, i int, why []string) Evidence {
-	k, _ := group.odd[i].worst()
+	k, _ := group.odd[i].worst(p.Lag)
 	own := d.gpus[g.UUID].value[k]
 	others := group.median(d, func(m *stragglerGPU) float64 { return m.value[k] })
 	want := others
@@ -93,8 +93,6 @@ func signalValue(k int, x float64) string {
 		return fmt.Sprintf("%.0f W", x)
 	case sigClock:
 		return fmt.Sprintf("%.0f MHz", x/1e6)
-	case sigPCIe, sigNVLink:
-		return significant(x/1e9, 2) + " GB/s"
 	}
 	return percentOf(x)
 }
@@ -132,8 +130,7 @@ func (d *Straggler) Shift(by time.Duration) {
 		shift(by, &g.seen)
 	}
 	for _, m := range d.gpus {
-		shift(by, &m.seen)
-		shiftAll(by, m.at[:])
+		shift(by, &m.seen, &m.at)
 	}
 	for _, jobs := range d.slowed {
 		for i := range jobs {

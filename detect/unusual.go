@@ -10,8 +10,8 @@ import (
 )
 
 // Unusual watches what a GPU, its holder and the servers on it do against what is usual
-// for that kind of workload. One reading alone is never a finding: what all of them say
-// together in half an hour is.
+// for that kind of workload. One reading alone is never a finding, nor is a change that
+// matters to nobody: what all that matters says together in half an hour is.
 type Unusual struct {
 	habits *habits
 	gpus   map[string]*unusualGPU
@@ -61,8 +61,9 @@ func (d *Unusual) Observe(s *collector.Snapshot, report func(Observation)) {
 		if !g.Answers() {
 			continue
 		}
-		st := d.state(s, g)
-		if at := g.SampledAt(metric.Fast); at.After(st.at) {
+		st := d.gpus[g.UUID]
+		if at := g.SampledAt(metric.Fast); st == nil || at.After(st.at) {
+			st = d.state(s, g)
 			st.at = at
 			d.read(s, g, st)
 		}
@@ -128,9 +129,9 @@ func (d *Unusual) read(s *collector.Snapshot, g *collector.GPU, st *unusualGPU) 
 			if h == nil {
 				continue // there are more than a node has
 			}
-			*r = newFusedReading(unusualKinds[i].kind, h)
+			*r = newFusedReading(unusualKinds[i].kind, &unusualKinds[i].effect, h)
 		}
-		st.dirty = r.add(st.at, x) || st.dirty
+		st.dirty = r.add(st.at, x, g) || st.dirty
 	}
 	if r := &st.readings[oddOwner]; r.habit != nil && r.habit.mean < float64(restartShare*r.usual) {
 		st.restart()
@@ -146,7 +147,7 @@ func (st *unusualGPU) restart() {
 	st.restarted = st.at
 	for i := range st.readings {
 		if r := &st.readings[i]; r.habit != nil {
-			*r = newFusedReading(r.kind, r.habit)
+			*r = newFusedReading(r.kind, r.effect, r.habit)
 		}
 	}
 	st.dirty = true
@@ -155,7 +156,10 @@ func (st *unusualGPU) restart() {
 func (d *Unusual) tell(s *collector.Snapshot, g *collector.GPU, st *unusualGPU, report func(Observation)) {
 	o := Observation{Subject: gpuSubject(g.UUID), Cause: "fused", Score: st.fused.score(), GPU: g, Owner: st.owner}
 	if o.Score >= 1 {
-		o.Surprise, o.Severity = st.fused.surprise(), rules.Info
+		o.Surprise, o.Severity = st.fused.surprise(), rules.Ticket
+		if st.young() {
+			o.Severity = rules.Info
+		}
 		o.At = st.since()
 		if st.toldAt.IsZero() || s.Time.Sub(st.toldAt).Abs() >= time.Minute {
 			st.told, st.toldAt = st.evidence(), s.Time

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -64,8 +65,8 @@ func TestRunawayIsOneFindingOfAllItsReadings(t *testing.T) {
 	began := v.now
 	v.run(45 * time.Minute)
 	f := v.fires(rules.IDUnusual)
-	if f.Severity != rules.Info || f.Surprise <= 0 || f.Evidence.Confidence != Likely {
-		t.Errorf("it is a %s of %g nats, %s; want information that is likely", f.Severity, f.Surprise, f.Evidence.Confidence)
+	if f.Severity != rules.Ticket || f.Surprise <= 0 || f.Evidence.Confidence != Likely {
+		t.Errorf("it is a %s of %g nats, %s; want a ticket that is likely", f.Severity, f.Surprise, f.Evidence.Confidence)
 	}
 	for _, want := range []string{"(usually ", "GPU memory 48 GiB (usually 40 GiB)", "emory of its holder 36 GiB (usually 30 GiB)", ", since 0"} {
 		if !strings.Contains(f.Evidence.Seen, want) {
@@ -105,6 +106,70 @@ func TestOneOddReadingIsNoFinding(t *testing.T) {
 	}
 	v.run(2 * time.Hour)
 	v.silent("GPU memory alone")
+}
+
+// What is improbable need not matter: a steady server whose readings all move by little,
+// and stay there, is no finding.
+func TestSmallChangesAreNoFinding(t *testing.T) {
+	v := newServer(t)
+	by := 0.0
+	v.each = func(_ *collector.Snapshot, g *collector.GPU, e *collector.Endpoint, w *collector.Workload) {
+		g.Set(metric.Utilization, 0.41+0.001*v.rng.Float64()+0.1*by)
+		g.Set(metric.PowerDraw, 300+v.rng.Float64()+90*by)
+		g.Set(metric.PowerLimit, 700)
+		g.Set(metric.MemoryUsed, gib(40)+gib(0.02)*v.rng.Float64()+gib(3)*by)
+		g.Set(metric.MemoryFree, gib(80)-g.Value(metric.MemoryUsed))
+		w.Set(metric.WorkloadMemory, gib(30)+gib(0.01)*v.rng.Float64()+gib(1.2)*by)
+		e.Set(metric.QueueTimeMean, 0.06+0.001*v.rng.Float64()+0.3*by)
+	}
+	v.run(30 * time.Hour)
+	by = 1
+	v.run(3 * time.Hour)
+	v.silent("readings that all moved by less than matters")
+	by = 3
+	v.run(time.Hour)
+	v.fires(rules.IDUnusual)
+}
+
+func TestEffectsThatMatter(t *testing.T) {
+	g := &collector.GPU{Readings: collector.NewReadings(metric.GPU)}
+	unknown := &collector.GPU{Readings: collector.NewReadings(metric.GPU)}
+	g.Set(metric.PowerLimit, 700)
+	g.Set(metric.MemoryUsed, gib(40))
+	g.Set(metric.MemoryFree, gib(40))
+	for _, c := range []struct {
+		reading    int
+		usual, now float64
+		on         *collector.GPU
+		want       bool
+	}{
+		{oddBusy, 0.41, 0.42, g, false},
+		{oddBusy, 0.41, 0.57, g, true},
+		{oddBusy, 0.41, 0.25, g, true},
+		{oddPower, 300, 400, g, false},
+		{oddPower, 300, 410, g, true},
+		{oddPower, 300, 350, unknown, true},
+		{oddMemory, gib(40), gib(43.9), g, false},
+		{oddMemory, gib(40), gib(44.1), g, true},
+		{oddMemory, gib(2), gib(2.9), unknown, false},
+		{oddMemory, gib(2), gib(3.1), unknown, true},
+		{oddOwner, gib(100), gib(104), g, false},
+		{oddOwner, gib(100), gib(106), g, true},
+		{oddQueue, 0.06, 0.3, g, false},
+		{oddQueue, 0.06, 0.6, g, true},
+		{oddQueue, 4, 5, g, false},
+		{oddTokens, 6000, 4100, g, false},
+		{oddTokens, 6000, 3900, g, true},
+		{oddPerRequest, 0.05, 0.074, g, false},
+		{oddPerRequest, 0.05, 0.076, g, true},
+		{oddBusy, math.NaN(), 0.9, g, false},
+		{oddBusy, 0.1, math.NaN(), g, false},
+	} {
+		k := &unusualKinds[c.reading]
+		if got := k.effect.matters(c.usual, c.now, c.on); got != c.want {
+			t.Errorf("%s from %g to %g matters: %t, want %t", k.say, c.usual, c.now, got, c.want)
+		}
+	}
 }
 
 // What is usual of a pod is so of the one that replaces it, and a restart of the agent
@@ -167,22 +232,22 @@ func TestAFleetNeedsStrongerEvidence(t *testing.T) {
 }
 
 func TestFuseCountsEachKindOnce(t *testing.T) {
-	reading := func(k kind, nats float64) fusedReading { return fusedReading{kind: k, nats: nats} }
+	reading := func(k kind, nats float64) fusedReading { return fusedReading{kind: k, nats: nats, large: true} }
 	for name, c := range map[string]struct {
 		readings []fusedReading
 		want     fused
 	}{
 		"nothing":                 {nil, fused{}},
 		"one reading":             {[]fusedReading{reading(ofMemory, 9)}, fused{9, 0}},
-		"two of one kind":         {[]fusedReading{reading(ofCompute, 3), reading(ofCompute, 4)}, fused{4, 0}},
-		"two kinds":               {[]fusedReading{reading(ofCompute, 3), reading(ofOwner, 4)}, fused{7, 3}},
-		"the strongest four only": {[]fusedReading{reading(ofCompute, 1), reading(ofMemory, 2), reading(ofTraffic, 3), reading(ofOwner, 4), reading(ofDemand, 5), reading(ofEfficiency, 6)}, fused{18, 5}},
+		"two of one kind":         {[]fusedReading{reading(ofLoad, 3), reading(ofLoad, 4)}, fused{4, 0}},
+		"two kinds":               {[]fusedReading{reading(ofLoad, 3), reading(ofOwner, 4)}, fused{7, 3}},
+		"the strongest four only": {[]fusedReading{reading(ofLoad, 1), reading(ofMemory, 2), reading(ofWaiting, 3), reading(ofOwner, 4), reading(ofEfficiency, 5)}, fused{14, 4}},
 	} {
 		if got := fuse(c.readings); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
-	alone, pair := fused{50, 0.1}, fused{fusedOnce, 1}
+	alone, pair := fused{50, 0.1}, fused{fusedLimit, 1}
 	if alone.score() >= 1 || pair.score() != 1 || pair.surprise() <= 0 {
 		t.Errorf("one kind scores %g, two at the threshold %g with surprise %g; want below 1, 1 and above 0", alone.score(), pair.score(), pair.surprise())
 	}

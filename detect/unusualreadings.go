@@ -27,30 +27,37 @@ const (
 	unusualReadings // the number of them
 )
 
-// unusualKinds says of each reading what it tells of, its name in the saved habits, and
-// how people read it. Ratios are there because a series that comes in bursts hides what
-// they show.
+// unusualKinds says of each reading what it tells of, its name in the saved habits, how
+// people read it, and how large a change of it matters. Ratios are there because a series
+// that comes in bursts hides what they show.
 var unusualKinds = [unusualReadings]struct {
 	kind kind
 	name string
 	say  string
 	unit func(float64) string
+	effect
 }{
-	oddBusy:       {ofCompute, "busy", "GPU busy", percentOf},
-	oddSM:         {ofCompute, "sm", "SMs active", percentOf},
-	oddTensor:     {ofCompute, "tensor", "tensor cores active", percentOf},
-	oddPower:      {ofCompute, "power", "power", watts},
-	oddMemory:     {ofMemory, "memory", "GPU memory", gibibytes},
-	oddPCIe:       {ofTraffic, "pcie", "PCIe", perSecond},
-	oddNVLink:     {ofTraffic, "nvlink", "NVLink", perSecond},
-	oddOwner:      {ofOwner, "owner_memory", "memory of its holder", gibibytes},
-	oddQueue:      {ofDemand, "queue_wait", "waiting in the queue", seconds},
-	oddTokens:     {ofDemand, "tokens", "tokens a second", plain},
-	oddStarved:    {ofEfficiency, "waiting_while_idle", "requests waiting while the GPU idles", percentOf},
-	oddPerRequest: {ofEfficiency, "busy_per_request", "GPU seconds a request", plain},
-	oddPerJoule:   {ofEfficiency, "tokens_per_joule", "tokens a joule", plain},
-	oddPerToken:   {ofEfficiency, "bytes_per_token", "PCIe bytes a token", plain},
+	oddBusy:       {ofLoad, "busy", "GPU busy", percentOf, points},
+	oddSM:         {ofLoad, "sm", "SMs active", percentOf, points},
+	oddTensor:     {ofLoad, "tensor", "tensor cores active", percentOf, points},
+	oddPower:      {ofLoad, "power", "power", watts, effect{part: 0.15, most: powerLimit}},
+	oddMemory:     {ofMemory, "memory", "GPU memory", gibibytes, effect{least: 1 << 30, part: 0.05, most: memorySize}},
+	oddPCIe:       {ofLoad, "pcie", "PCIe", perSecond, effect{least: 1e8, times: 1.5}},
+	oddNVLink:     {ofLoad, "nvlink", "NVLink", perSecond, effect{least: 1 << 30, times: 1.5}},
+	oddOwner:      {ofOwner, "owner_memory", "memory of its holder", gibibytes, effect{least: 1 << 30, part: 0.05}},
+	oddQueue:      {ofWaiting, "queue_wait", "waiting in the queue", seconds, effect{least: 0.5, times: 2}},
+	oddTokens:     {ofLoad, "tokens", "tokens a second", plain, effect{least: 1, times: 1.5}},
+	oddStarved:    {ofEfficiency, "waiting_while_idle", "requests waiting while the GPU idles", percentOf, points},
+	oddPerRequest: {ofEfficiency, "busy_per_request", "GPU seconds a request", plain, costs},
+	oddPerJoule:   {ofEfficiency, "tokens_per_joule", "tokens a joule", plain, costs},
+	oddPerToken:   {ofEfficiency, "bytes_per_token", "PCIe bytes a token", plain, costs},
 }
+
+// What people care for in shares of time, and in what a piece of work costs.
+var (
+	points = effect{least: 0.15}
+	costs  = effect{times: 1.5}
+)
 
 func watts(w float64) string     { return strconv.FormatFloat(w, 'f', 0, 64) + " W" }
 func perSecond(b float64) string { return gibibytes(b) + "/s" }
@@ -120,4 +127,9 @@ func (d *Unusual) values(s *collector.Snapshot, g *collector.GPU, st *unusualGPU
 	v[oddStarved] = orAbsent(indicator(on.waiting > 0 && busy == 0), !math.IsNaN(on.waiting) && !math.IsNaN(busy))
 	v[oddPerRequest], v[oddPerJoule], v[oddPerToken] = per(busy, on.done), orAbsent(per(on.tokens, power), on.tokens > 0), per(v[oddPCIe], on.tokens)
 	return v
+}
+
+func powerLimit(g *collector.GPU) float64 { return g.Value(metric.PowerLimit) }
+func memorySize(g *collector.GPU) float64 {
+	return g.Value(metric.MemoryUsed) + g.Value(metric.MemoryFree)
 }

@@ -3,7 +3,6 @@ package detect
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +12,7 @@ import (
 func (st *unusualGPU) since() time.Time {
 	var first time.Time
 	for i := range st.readings {
-		if r := &st.readings[i]; r.nats >= fusedLeast && (first.IsZero() || r.since.Before(first)) {
+		if r := &st.readings[i]; r.takesPart() && (first.IsZero() || r.since.Before(first)) {
 			first = r.since
 		}
 	}
@@ -21,13 +20,16 @@ func (st *unusualGPU) since() time.Time {
 }
 
 // young reports whether the strongest reading has too little history to be sure.
-func (st *unusualGPU) young() bool { return st.strongest()[0].habit.young() }
+func (st *unusualGPU) young() bool {
+	strongest := st.strongest()
+	return len(strongest) == 0 || strongest[0].habit.young()
+}
 
 // strongest returns the readings that take part, the strongest first.
 func (st *unusualGPU) strongest() []*fusedReading {
 	var out []*fusedReading
 	for i := range st.readings {
-		if st.readings[i].habit != nil {
+		if st.readings[i].takesPart() {
 			out = append(out, &st.readings[i])
 		}
 	}
@@ -41,7 +43,7 @@ func (st *unusualGPU) evidence() Evidence {
 	var said []string
 	var told [kinds]bool
 	for _, r := range st.strongest() {
-		if len(said) == most || r.nats < fusedLeast {
+		if len(said) == most {
 			break
 		}
 		if told[r.kind] {
@@ -50,12 +52,12 @@ func (st *unusualGPU) evidence() Evidence {
 		told[r.kind] = true
 		said = append(said, st.words(r))
 	}
-	want := fusedOnce
+	want := fusedLimit
 	e := Evidence{
 		Seen:     capital(strings.Join(said, ", ")) + ", since " + clock(st.since()),
 		Expected: "what is usual for this workload on this GPU", Observed: st.fused.nats, Want: &want,
 		Confidence: Likely,
-		Why: fmt.Sprintf("%s nats of readings that do not depend on each other, over %s; a healthy GPU comes to %s once a week",
+		Why: fmt.Sprintf("%s nats of readings that do not depend on each other, over %s; a healthy GPU comes to %s in less than one week of nine",
 			significant(st.fused.nats, 3), span(fuseWindow), significant(want, 3)),
 	}
 	if st.young() {
@@ -72,10 +74,7 @@ func (st *unusualGPU) words(r *fusedReading) string {
 			continue
 		}
 		k := unusualKinds[i]
-		if math.IsNaN(r.usual) {
-			return k.say + " " + k.unit(r.habit.mean)
-		}
-		return fmt.Sprintf("%s %s (usually %s)", k.say, k.unit(r.habit.mean), k.unit(r.usual))
+		return fmt.Sprintf("%s %s (usually %s)", k.say, k.unit(r.lately), k.unit(r.usual))
 	}
 	return ""
 }

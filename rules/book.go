@@ -334,14 +334,16 @@ var book = []*Rule{
 		Title:       "GPU slows its job down",
 		Severity:    Ticket,
 		Statistical: true,
-		Meaning: "A training makes less progress than usual while one of its GPUs does something else than its peers. In synchronous training all wait for the slowest. " +
-			"The hardware is suspected only with evidence of its own.",
-		Action:  "Look at what this GPU's rank does otherwise; with evidence against the hardware, take the GPU out and test it.",
-		Unit:    "units of the signal that differs",
-		For:     10 * time.Minute,
-		Hold:    15 * time.Minute,
-		Watch:   []*metric.Def{metric.PowerDraw, metric.SMActivity, metric.TensorActivity, metric.Temperature},
-		Runbook: "straggler",
+		Meaning: "A training makes less progress than usual, and one of its GPUs works longer than its peers, at a lower clock, or not at all, by as much as explains it. " +
+			"In synchronous training all wait for the slowest. The hardware is suspected only with evidence of its own.",
+		Action: "Look at what this GPU's rank does otherwise; with evidence against the hardware, take the GPU out and test it.",
+		Unit:   "units of the signal that differs",
+		For:    10 * time.Minute,
+		Hold:   15 * time.Minute,
+		// A job that stands still is not slow.
+		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor, IDJobHung, IDJobStalled},
+		Watch:    []*metric.Def{metric.PowerDraw, metric.SMActivity, metric.TensorActivity, metric.Temperature},
+		Runbook:  "straggler",
 	},
 	{
 		ID:          IDSlowTraining,
@@ -352,7 +354,7 @@ var book = []*Rule{
 			"If everything on the node whose pace is known slows down at once, one finding about the node says so instead.",
 		Action:   "Look at what changed before it: versions, data, neighbours on the node, clocks and links.",
 		Unit:     "seconds",
-		HiddenBy: []ID{IDStraggler},
+		HiddenBy: []ID{IDStraggler, IDXid, IDGPULost, IDSuspectMonitor, IDJobHung, IDJobStalled},
 		Hold:     20 * time.Minute,
 		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.CPUBusy},
 		Runbook:  "slow_training",
@@ -478,16 +480,17 @@ var book = []*Rule{
 	{
 		ID:       IDUnusual,
 		Title:    "GPU and its workload behave unlike their habit",
-		Severity: Info,
+		Severity: Ticket,
 		Meaning: "Several readings of the GPU, of its holder and of the servers on it have together left what is usual for this kind of workload. " +
 			"Nobody knows whether that is a fault: a single unusual reading is not told, and what the readings say together is rare at this strength.",
 		Action:      "Look at what changed at that time: a release, the traffic, a neighbour on the GPU.",
 		Unit:        "nats",
 		Hold:        30 * time.Minute,
 		Statistical: true,
-		HiddenBy:    []ID{IDXid, IDGPULost, IDSuspectMonitor, IDSaturatedGPU},
-		Watch:       []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.RequestsWaiting, metric.QueueTimeP95},
-		Runbook:     "unusual",
+		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor, IDJobHung, IDJobStalled, IDSaturatedGPU, IDIdleGPU, IDThrottledGPU,
+			IDHotGPU, IDMemoryLeak, IDStraggler},
+		Watch:   []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.RequestsWaiting, metric.QueueTimeP95},
+		Runbook: "unusual",
 	},
 }
 

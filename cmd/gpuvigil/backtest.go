@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/alecthomas/kingpin/v2"
 
@@ -39,11 +40,20 @@ func addBacktest(app *kingpin.Application) (string, command) {
 			o.Detector = "level"
 		}
 		sum, err := backtest.Run(ctx, o)
-		if _, printing := fmt.Fprintf(p.out, "%s: %d files, %d rows, of which %d without a value and %d with an alarm\n", o.Detector, sum.Files, sum.Rows, sum.Absent, sum.Alarms); err == nil {
-			err = printing
-		}
-		return err
+		return errors.Join(err, writeSummary(p.out, o.Detector, sum))
 	}
+}
+
+// writeSummary writes nothing of a run that read nothing.
+func writeSummary(w io.Writer, detector string, sum backtest.Summary) error {
+	if sum.Files == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "%s: %s, %s, of which %d without a value and %d with an alarm\n", detector, number(sum.Files, "file"), number(sum.Rows, "row"), sum.Absent, sum.Alarms)
+	if len(sum.Unjudged) > 0 && err == nil {
+		_, err = fmt.Fprintf(w, "%s: not judged, for there were never four members with a value at one time: %s\n", detector, strings.Join(sum.Unjudged, ", "))
+	}
+	return err
 }
 
 // recordings are those to replay, and where the results go.
@@ -66,6 +76,28 @@ func (r *recordings) check(o backtest.Options) error {
 		return errors.New("give --series DIR with --scores-out DIR, or --recording FILE")
 	case !replays && o.Scores == "":
 		return errors.New("--series needs --scores-out DIR for the scores")
+	}
+	return r.apart()
+}
+
+// apart refuses to write a result over what is read, or over the other result.
+func (r *recordings) apart() error {
+	type flagged struct{ flag, path string }
+	var taken []flagged
+	for _, f := range r.files {
+		taken = append(taken, flagged{"--recording", f})
+	}
+	taken = append(taken, flagged{"--labels", r.labels})
+	for _, out := range []flagged{{"--json", r.json}, {"--charts", r.charts}} {
+		if out.path == "" {
+			continue
+		}
+		for _, t := range taken {
+			if t.path != "" && backtest.SameFile(t.path, out.path) {
+				return fmt.Errorf("%s %s would overwrite %s %s: give it a file of its own", out.flag, out.path, t.flag, t.path)
+			}
+		}
+		taken = append(taken, out)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func addCheck(app *kingpin.Application) (string, command) {
 		if err := errors.Join(checkSecrets(c), checkFleetSecrets(c), priceErr); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(p.out, "%s is valid: %d inference targets, %d Slack receivers\n", *file, len(c.Inference.Targets), len(c.Alerting.Slack))
+		_, err = fmt.Fprintf(p.out, "%s is valid: %s, %s\n", *file, number(len(c.Inference.Targets), "inference target"), number(len(c.Alerting.Slack), "Slack receiver"))
 		return err
 	}
 }

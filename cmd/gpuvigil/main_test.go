@@ -40,6 +40,9 @@ func TestCheck(t *testing.T) {
 	if code, out, _ := gpuvigil(t, "check", file(t, "node: a\n")); code != 0 || !strings.Contains(out, "is valid") {
 		t.Errorf("a valid file: exit %d, %q", code, out)
 	}
+	if code, out, _ := gpuvigil(t, "check", file(t, "inference: {targets: [{url: 'http://127.0.0.1:8000'}]}\n")); code != 0 || !strings.Contains(out, "1 inference target, 0 Slack receivers") {
+		t.Errorf("a file with one target: exit %d, %q", code, out)
+	}
 	code, _, errs := gpuvigil(t, "check", file(t, "sampling:\n  fsat: 1s\n"))
 	if code != 1 || !strings.Contains(errs, "gpuvigil.yml:2: sampling.fsat: unknown key, allowed:") {
 		t.Errorf("a misspelt key: exit %d, %q", code, errs)

@@ -78,7 +78,8 @@ func (a *agent) build(cfg *config.Config) (*pipeline, error) {
 	return p, nil
 }
 
-// restore takes up what an earlier agent wrote last.
+// restore takes up what an earlier agent wrote last. Findings that cannot be read are
+// set aside: an agent that does not start finds nothing at all.
 func (p *pipeline) restore(st *store.Store) error {
 	state, known, err := stored(st)
 	if err != nil {
@@ -87,9 +88,13 @@ func (p *pipeline) restore(st *store.Store) error {
 	if known != nil {
 		p.know(*known)
 	}
-	if state != nil {
-		if err := p.engine.Restore(state); err != nil {
-			return fmt.Errorf("restore the findings from %s: %w", st.Path(), err)
+	switch err := p.engine.RestoreParts(state.state, state.memories); {
+	case errors.Is(err, detect.ErrNewer):
+		return fmt.Errorf("restore the findings from %s: %w", st.Path(), err)
+	case err != nil:
+		st.SetAside(store.Engine, engineKey, err)
+		if err := p.engine.RestoreParts(nil, state.memories); err != nil {
+			return err
 		}
 	}
 	if err := p.takeOver(); err != nil {
@@ -196,7 +201,11 @@ func (p *pipeline) withMoney(s *collector.Snapshot) *collector.Snapshot {
 
 func (p *pipeline) record(s *collector.Snapshot) {
 	p.recorded = s.Time
-	state, err := p.engine.Save()
+	var state *findings
+	text, memories, err := p.engine.SaveParts()
+	if err == nil {
+		state = &findings{text, memories}
+	}
 	known, knownErr := json.Marshal(p.known(s))
 	if err = errors.Join(err, knownErr); err != nil {
 		p.log.Error("What the detectors know cannot be put into words: it is lost with the next restart.", "err", err)

@@ -91,16 +91,16 @@ func printPromotion(out io.Writer, f *server.Findings, r *rules.Rule) error {
 	}
 	s := f.Rules[i]
 	if r.Pages || s.Promoted {
-		_, err := fmt.Fprintf(out, "# Rule %s, %d findings in the last 7 days: %s.\n", r.ID, s.Fired, consequence(s, r))
+		_, err := fmt.Fprintf(out, "# Rule %s, %s in the last 7 days: %s.\n", r.ID, number(s.Fired, "finding"), consequence(s, r))
 		return err
 	}
 	_, err := fmt.Fprintf(out, `# %s
-# It had %d findings on %s in the last 7 days. If promoted it is
+# It had %s on %s in the last 7 days. If promoted it is
 # %s.
 # Put this into the configuration of each node, and reload the agents:
 rules:
   %s:
     promoted: true
-`, r.Title, s.Fired, printable(f.Node), consequence(s, r), r.ID)
+`, r.Title, number(s.Fired, "finding"), printable(f.Node), consequence(s, r), r.ID)
 	return err
 }

@@ -36,7 +36,7 @@ func TestPromotePrintsAConfigurationThatPromotes(t *testing.T) {
 
 func TestPromoteSaysWhatItWouldDo(t *testing.T) {
 	for id, wanted := range map[rules.ID][]string{
-		rules.IDXid:            {"1 findings in the last 7 days", "nothing: it pages out of the box"},
+		rules.IDXid:            {"1 finding in the last 7 days", "nothing: it pages out of the box"},
 		rules.IDIdleGPU:        {"12 findings on gpu-117 in the last 7 days", "rules.idle_gpu.severity is page"},
 		rules.IDVersionChanged: {"it is promoted"},
 		rules.IDUnusual:        {"2 findings on gpu-117", "no page by statistics before 60000 clean GPU-weeks, there are 3.2"},

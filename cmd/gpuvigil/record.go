@@ -12,6 +12,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/collector/frame"
+	"gpuvigil/internal/config"
 	"gpuvigil/internal/sim"
 )
 
@@ -27,21 +28,35 @@ func addRecord(app *kingpin.Application) (string, command) {
 	cmd.Flag("nvml.library-path", "Path of libnvidia-ml.so.1.").StringVar(&flags.library)
 	cmd.Flag("path.procfs", "Where the host's /proc is.").StringVar(&flags.procfs)
 	cmd.Flag("path.sysfs", "Where the host's /sys is.").StringVar(&flags.sysfs)
-	return cmd.FullCommand(), func(ctx context.Context, p *program) (err error) {
+	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
+		if *length <= 0 {
+			return wrongUsage{fmt.Errorf("--for: %s is no time to record for: give one above 0, like 1m", *length)}
+		}
+		var source func(context.Context, *recording) error
+		var err error
+		if *scenario != "" {
+			source, err = simulated(*scenario, *seed, *length)
+		} else {
+			source, err = live(p, flags, *length)
+		}
+		if err != nil {
+			return err
+		}
 		file, err := os.OpenFile(*output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return fmt.Errorf("create the recording: %w: choose a file that does not exist with --output", err)
 		}
 		buffered := bufio.NewWriterSize(file, 1<<20)
 		r := &recording{out: frame.NewWriter(buffered)}
-		if *scenario != "" {
-			err = r.simulate(*scenario, *seed, *length)
-		} else {
-			err = r.live(ctx, p, flags, *length)
+		if err = source(ctx, r); err == nil && r.frames == 0 {
+			err = fmt.Errorf("nothing was recorded in %s: record for longer with --for", *length)
 		}
 		err = errors.Join(err, buffered.Flush(), file.Close())
+		if r.frames == 0 { // a file without a frame would only be in the way of the next try
+			return errors.Join(err, os.Remove(*output))
+		}
 		if err == nil {
-			_, err = fmt.Fprintf(p.out, "%s: %d frames\n", *output, r.frames)
+			_, err = fmt.Fprintf(p.out, "%s: %s\n", *output, number(r.frames, "frame"))
 		}
 		return err
 	}
@@ -64,29 +79,35 @@ func (r *recording) write(p *collector.Part) error {
 // recording whenever it is made.
 var simulationStart = time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 
-func (r *recording) simulate(name string, seed uint64, length time.Duration) error {
+func simulated(name string, seed uint64, length time.Duration) (func(context.Context, *recording) error, error) {
 	scenario, err := sim.ScenarioByName(name)
 	if err != nil {
-		return wrongUsage{fmt.Errorf("--simulate: %w", err)}
+		return nil, wrongUsage{fmt.Errorf("--simulate: %w", err)}
 	}
 	node, err := sim.New(sim.Config{Seed: seed, Start: simulationStart, Scenario: scenario})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for t := time.Duration(0); t < length; t += time.Second {
-		if err := r.write(node.Part(simulationStart.Add(t))); err != nil {
-			return err
+	return func(ctx context.Context, r *recording) error {
+		for t := time.Duration(0); t < length && ctx.Err() == nil; t += time.Second {
+			if err := r.write(node.Part(simulationStart.Add(t))); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return ctx.Err()
+	}, nil
 }
 
 // live runs the agent's own sources, without anything that judges or tells.
-func (r *recording) live(ctx context.Context, p *program, flags *agentFlags, length time.Duration) error {
+func live(p *program, flags *agentFlags, length time.Duration) (func(context.Context, *recording) error, error) {
 	cfg, err := flags.load(os.Hostname)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	return func(ctx context.Context, r *recording) error { return r.sample(ctx, p, cfg, length) }, nil
+}
+
+func (r *recording) sample(ctx context.Context, p *program, cfg *config.Config, length time.Duration) error {
 	pipe, gpus := &pipeline{cfg: cfg, log: p.log}, &driver{log: p.log}
 	sources, err := pipe.sources(gpus)
 	if err != nil {

@@ -1,40 +1,67 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"gpuvigil/alerting"
 	"gpuvigil/collector"
 	"gpuvigil/internal/ledger"
 	"gpuvigil/internal/store"
+	"gpuvigil/rules"
 )
 
 // Where the engine's state is, in the store's bucket of that name, and beside it
-// what the next sampler should know.
+// the memory of each detector and what the next sampler should know.
 const (
-	engineKey = "state"
-	knownKey  = "known"
+	engineKey    = "state"
+	memoryPrefix = "memory/" // before a rule
+	knownKey     = "known"
 )
 
-// stored returns what record wrote last, nil for what was never written.
-func stored(st *store.Store) (state []byte, known *collector.Known, err error) {
+// findings is what the engine knows, as detect.Engine.SaveParts returns it.
+type findings struct {
+	state    []byte
+	memories map[rules.ID]json.RawMessage
+}
+
+func (f *findings) write(tx *store.Tx) error {
+	errs := []error{tx.Put(store.Engine, engineKey, f.state)}
+	for id, memory := range f.memories {
+		errs = append(errs, tx.Put(store.Engine, memoryPrefix+string(id), memory))
+	}
+	return errors.Join(errs...)
+}
+
+// stored returns what record wrote last, nil for what was never written. What is known
+// of the GPUs is set aside if it cannot be read.
+func stored(st *store.Store) (f findings, known *collector.Known, err error) {
 	var text []byte
+	f.memories = map[rules.ID]json.RawMessage{}
 	err = st.View(func(tx *store.Tx) error {
-		state, text = tx.Get(store.Engine, engineKey), tx.Get(store.Engine, knownKey)
+		f.state, text = tx.Get(store.Engine, engineKey), tx.Get(store.Engine, knownKey)
+		tx.Range(store.Engine, memoryPrefix, func(k string, v []byte) bool {
+			id, ok := strings.CutPrefix(k, memoryPrefix)
+			if ok {
+				f.memories[rules.ID(id)] = bytes.Clone(v)
+			}
+			return ok
+		})
 		return nil
 	})
 	if err != nil || text == nil {
-		return state, nil, err
+		return f, nil, err
 	}
 	if err := json.Unmarshal(text, &known); err != nil {
-		return nil, nil, fmt.Errorf("restore the node's GPUs from %s: %w", st.Path(), err)
+		st.SetAside(store.Engine, knownKey, err)
+		return f, nil, nil
 	}
-	return state, known, nil
+	return f, known, nil
 }
 
 // forget empties the state file of a demo but for its ledger: what was found is made up
@@ -65,15 +92,16 @@ type recorder struct {
 	log    *slog.Logger
 	wake   chan struct{} // has room for one
 
-	mu           sync.Mutex
-	state, known []byte // not written yet; nil: nothing new
+	mu    sync.Mutex
+	state *findings // not written yet; nil: nothing new
+	known []byte    // the same
 
 	failing bool // the last write failed
 }
 
 // record hands over what is to be written; nil leaves what was written before. It
 // never waits.
-func (r *recorder) record(state, known []byte) {
+func (r *recorder) record(state *findings, known []byte) {
 	r.mu.Lock()
 	if state != nil {
 		r.state = state
@@ -110,7 +138,7 @@ func (r *recorder) write() {
 	err := r.store.Update(func(tx *store.Tx) error {
 		var errs []error
 		if state != nil {
-			errs = append(errs, tx.Put(store.Engine, engineKey, state))
+			errs = append(errs, state.write(tx))
 		}
 		if known != nil {
 			errs = append(errs, tx.Put(store.Engine, knownKey, known))
@@ -129,7 +157,7 @@ func (r *recorder) write() {
 }
 
 // keep puts back what could not be written, unless something newer has come.
-func (r *recorder) keep(state, known []byte) {
+func (r *recorder) keep(state *findings, known []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.state == nil {

@@ -46,13 +46,13 @@ func TestRecorderWritesTheNewestAndTheLast(t *testing.T) {
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	r.record([]byte("old"), []byte(`{"boot":"2026-01-01T00:00:00Z"}`))
-	r.record([]byte("new"), nil)
+	r.record(&findings{state: []byte("old")}, []byte(`{"boot":"2026-01-01T00:00:00Z"}`))
+	r.record(&findings{state: []byte("new")}, nil)
 	cancel() // before it ran: what was handed over is written all the same
 	r.run(ctx)
 	state, known, err := stored(st)
-	if err != nil || string(state) != "new" || known == nil || known.Boot.Year() != 2026 {
-		t.Errorf("stored %q, %+v, %v: want the newest state beside what was known before", state, known, err)
+	if err != nil || string(state.state) != "new" || known == nil || known.Boot.Year() != 2026 {
+		t.Errorf("stored %q, %+v, %v: want the newest state beside what was known before", state.state, known, err)
 	}
 }
 
@@ -63,15 +63,15 @@ func TestRecorderKeepsWhatCouldNotBeWritten(t *testing.T) {
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r.record([]byte("1"), []byte("{}"))
+	r.record(&findings{state: []byte("1")}, []byte("{}"))
 	r.write()
-	if !r.failing || string(r.state) != "1" || string(r.known) != "{}" {
-		t.Fatalf("after a failed write it holds %q and %q, failing %v", r.state, r.known, r.failing)
+	if !r.failing || string(r.state.state) != "1" || string(r.known) != "{}" {
+		t.Fatalf("after a failed write it holds %q and %q, failing %v", r.state.state, r.known, r.failing)
 	}
-	r.record([]byte("2"), nil)
+	r.record(&findings{state: []byte("2")}, nil)
 	r.write()
-	if string(r.state) != "2" || string(r.known) != "{}" {
-		t.Errorf("after a second failure it holds %q and %q, want the newest of each", r.state, r.known)
+	if string(r.state.state) != "2" || string(r.known) != "{}" {
+		t.Errorf("after a second failure it holds %q and %q, want the newest of each", r.state.state, r.known)
 	}
 }
 
@@ -159,12 +159,12 @@ func TestADemoForgetsTheOneBefore(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	r.record([]byte("old"), []byte("{}"))
+	r.record(&findings{state: []byte("old")}, []byte("{}"))
 	r.write()
 	if err := forget(st); err != nil {
 		t.Fatal(err)
 	}
-	if state, known, err := stored(st); state != nil || known != nil || err != nil {
-		t.Errorf("after forgetting there is %q, %+v, %v", state, known, err)
+	if state, known, err := stored(st); state.state != nil || len(state.memories) > 0 || known != nil || err != nil {
+		t.Errorf("after forgetting there is %q, %+v, %v", state.state, known, err)
 	}
 }

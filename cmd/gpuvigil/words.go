@@ -167,3 +167,11 @@ func eventText(e collector.Event) string {
 	}
 	return strings.TrimSpace(string(e.Kind) + " " + e.Text)
 }
+
+// number counts things by their name, which takes an s for the plural.
+func number(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

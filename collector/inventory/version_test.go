@@ -1,9 +1,12 @@
 package inventory
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+
+	"gpuvigil/internal/metric"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -97,4 +100,21 @@ func FuzzVersionTexts(f *testing.F) {
 			t.Fatalf("%q is taken for %+v", dir, d)
 		}
 	})
+}
+
+// The configuration may name the components that are looked for, and no others.
+func TestComponentsAreThoseOfTheCatalogue(t *testing.T) {
+	found := map[string]bool{"tritonserver": true}
+	for _, l := range libraries {
+		found[l.component] = true
+	}
+	for _, f := range frameworks {
+		found[f.component] = true
+		for _, beside := range f.beside {
+			found[beside] = true
+		}
+	}
+	if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, slices.Sorted(slices.Values(metric.RuntimeParts))) {
+		t.Errorf("components that are looked for: %q, the catalogue has %q", got, metric.RuntimeParts)
+	}
 }

@@ -163,6 +163,9 @@ func (l *Level) Add(at time.Time, x float64) (score float64) {
 // part of one; below zero where it was usual.
 func (l *Level) Evidence() float64 { return l.evidence }
 
+// Usual returns the level that the series has had lately, about a day long.
+func (l *Level) Usual() float64 { return l.base }
+
 // Open tells whether the last sample belongs to an alarm that was raised.
 func (l *Level) Open() bool { return l.open }
 

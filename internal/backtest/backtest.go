@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -28,6 +27,9 @@ type Summary struct {
 	Files, Rows int
 	Absent      int // rows without a value, which have no score
 	Alarms      int // rows with a score of 1 or more
+	// Unjudged names the groups of peers of which there were never enough at a time: their
+	// rows have no score.
+	Unjudged []string
 }
 
 func (s *Summary) add(o Summary) {
@@ -35,23 +37,28 @@ func (s *Summary) add(o Summary) {
 	s.Rows += o.Rows
 	s.Absent += o.Absent
 	s.Alarms += o.Alarms
+	s.Unjudged = append(s.Unjudged, o.Unjudged...)
 }
 
 // Run writes the scores of every CSV file below the directory of series. What it
 // writes does not depend on the number of workers. A file that cannot be read or
 // written costs its own scores, and those of its peers, and makes Run return an error
-// that names it; the others are written all the same.
+// that names it; the others are written all the same. So does a run in which no group
+// of peers could be judged.
 func Run(ctx context.Context, o Options) (Summary, error) {
 	var sum Summary
 	if err := apart(o.Series, o.Scores); err != nil {
+		return sum, err
+	}
+	files, err := list(o.Series)
+	if err != nil {
 		return sum, err
 	}
 	m, err := readMap(o.Series)
 	if err != nil {
 		return sum, err
 	}
-	files, err := list(o.Series)
-	if err != nil {
+	if err := eachApart(o, files); err != nil {
 		return sum, err
 	}
 	jobs, err := plan(o, files, m)
@@ -76,6 +83,9 @@ func Run(ctx context.Context, o Options) (Summary, error) {
 	if ctx.Err() != nil {
 		return sum, ctx.Err()
 	}
+	if len(sum.Unjudged) == len(jobs) {
+		errs = append(errs, fmt.Errorf("no group has %d members with a value at one time, so that none could be judged: put the series of one job into one directory, or name its peers in %s", peersLeast, MapFile))
+	}
 	return sum, errors.Join(append(errs, err)...)
 }
 
@@ -86,41 +96,17 @@ func workers(n int) int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// apart refuses directories of which one is in the other: scores would be read as
-// series, or written over them.
-func apart(series, scores string) error {
-	a, err := filepath.Abs(series)
-	if err != nil {
-		return fmt.Errorf("find the directory of series: %w", err)
-	}
-	b, err := filepath.Abs(scores)
-	if err != nil {
-		return fmt.Errorf("find the directory of scores: %w", err)
-	}
-	for _, pair := range [][2]string{{a, b}, {b, a}} {
-		rel, err := filepath.Rel(resolved(pair[0]), resolved(pair[1]))
-		if err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-			return fmt.Errorf("series are in %s and scores go to %s: one is in the other, give a directory beside it", series, scores)
-		}
-	}
-	return nil
-}
-
-// resolved follows symbolic links as far as the path is there.
-func resolved(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	if dir := filepath.Dir(path); dir != path {
-		return filepath.Join(resolved(dir), filepath.Base(path))
-	}
-	return path
-}
-
 // list returns the CSV files below dir as slash-separated relative paths, sorted.
 func list(dir string) ([]string, error) {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("look for series: %w: give a directory of .csv files", err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("look for series: %s is no directory: give the one that it is in", dir)
+	}
 	var files []string
-	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && filepath.Ext(path) == ".csv" {
 			files = append(files, path)
 		}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +101,9 @@ func ranks(slow int) map[string]string {
 func alarmsOf(t *testing.T, scores string) (rows []int) {
 	t.Helper()
 	for i, line := range strings.Split(strings.TrimSpace(scores), "\n")[1:] {
+		if strings.HasSuffix(line, ",") {
+			continue // it has no score
+		}
 		var score float64
 		if _, err := fmt.Sscan(line[strings.LastIndex(line, ",")+1:], &score); err != nil {
 			t.Fatalf("row %d, %q: %v", i, line, err)
@@ -142,9 +146,27 @@ func TestStragglersAreScoredAmongPeers(t *testing.T) {
 	}
 	// A map moves the straggler into another group, which is too small to compare.
 	files["series.json"] = `{"job/": {"peers": "one"}, "job/rank3": {"peers": "two"}, "other/": {"peers": "two"}}`
-	_, got = run(t, "straggler", 2, files)
-	if rows := alarmsOf(t, got["job/rank3.csv"]); len(rows) > 0 {
-		t.Errorf("among two peers one is odd in the rows %v", rows)
+	sum, got := run(t, "straggler", 2, files)
+	if diff := cmp.Diff([]string{"group two"}, sum.Unjudged); diff != "" {
+		t.Errorf("groups too small to judge (-want +got):\n%s", diff)
+	}
+	for line := range strings.Lines(got["job/rank3.csv"]) {
+		if !strings.HasPrefix(line, "timestamp") && !strings.HasSuffix(line, ",\n") {
+			t.Fatalf("a row of a group that is too small to judge has a score: %q", line)
+		}
+	}
+}
+
+func TestNoGroupIsLargeEnough(t *testing.T) {
+	apart := map[string]string{} // four members that never have a value at one time
+	for i := range 4 {
+		apart[fmt.Sprintf("job/%d.csv", i)] = fmt.Sprintf("timestamp,value\n%d,1\n%d,1\n", i, 10+i)
+	}
+	for name, files := range map[string]map[string]string{"one file": {"job/a.csv": worker(1, 50)}, "never together": apart} {
+		sum, err := Run(t.Context(), Options{Series: write(t, files), Scores: filepath.Join(t.TempDir(), "s"), Detector: "straggler"})
+		if err == nil || !strings.Contains(err.Error(), "no group has 4 members") || !slices.Equal(sum.Unjudged, []string{"directory job"}) {
+			t.Errorf("%s: error %v and %q as not judged, want it said that no group could be", name, err, sum.Unjudged)
+		}
 	}
 }
 
@@ -176,8 +198,8 @@ func TestWorkersChangeNothing(t *testing.T) {
 	for _, detector := range Detectors() {
 		sumOne, one := run(t, detector, 1, files)
 		sumMany, many := run(t, detector, 7, files)
-		if diff := cmp.Diff(one, many); diff != "" || sumOne != sumMany {
-			t.Errorf("%s: seven workers write something else than one: %v %v %s", detector, sumOne, sumMany, diff)
+		if diff := cmp.Diff(one, many) + cmp.Diff(sumOne, sumMany); diff != "" {
+			t.Errorf("%s: seven workers write something else than one: %s", detector, diff)
 		}
 	}
 }
@@ -203,12 +225,18 @@ func TestRowsAsTheyCome(t *testing.T) {
 		"2026-01-01 09:05:00,\" 1e400\",\n" +
 		"2026-01-01 09:06:00,\" 3.50 \",0\n"
 	for _, detector := range Detectors() {
-		sum, got := run(t, detector, 1, map[string]string{"x.csv": in})
+		files := map[string]string{"x.csv": in}
+		if detector == straggler {
+			for _, peer := range []string{"p.csv", "q.csv", "r.csv"} {
+				files[peer] = in
+			}
+		}
+		sum, got := run(t, detector, 1, files)
 		if diff := cmp.Diff(want, got["x.csv"]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", detector, diff)
 		}
-		if sum.Rows != 8 || sum.Absent != 4 {
-			t.Errorf("%s counts %+v, want 8 rows of which 4 without a value", detector, sum)
+		if sum.Rows != 8*len(files) || sum.Absent != 4*len(files) {
+			t.Errorf("%s counts %+v, want 8 rows of which 4 without a value in each of %d files", detector, sum, len(files))
 		}
 	}
 }
@@ -217,7 +245,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	f := func(content, says string) {
 		t.Helper()
 		for _, detector := range Detectors() {
-			out := filepath.Join(t.TempDir(), "scores")
+			out := write(t, map[string]string{"a/bad.csv": "scores of an earlier run"})
 			dir := write(t, map[string]string{"a/bad.csv": content, "b/good.csv": leak(1)})
 			sum, err := Run(t.Context(), Options{Series: dir, Scores: out, Detector: detector})
 			if err == nil || !strings.Contains(err.Error(), says) {
@@ -250,7 +278,14 @@ func TestWhatStopsAll(t *testing.T) {
 	f(Options{Series: series, Scores: series, Detector: "leak"}, "one is in the other")
 	f(Options{Series: series, Scores: filepath.Join(series, "new", "scores"), Detector: "leak"}, "one is in the other")
 	f(Options{Series: filepath.Join(series, "x"), Scores: series, Detector: "leak"}, "one is in the other")
-	f(Options{Series: filepath.Join(out, "absent"), Scores: t.TempDir(), Detector: "leak"}, "no such file")
+	link := filepath.Join(linked(t, "link", series), "link")
+	f(Options{Series: series, Scores: link, Detector: "leak"}, "one is in the other")
+	f(Options{Series: link, Scores: filepath.Join(series, "new"), Detector: "leak"}, "one is in the other")
+	nested := write(t, map[string]string{"sub/a.csv": leak(1)})
+	f(Options{Series: nested, Scores: linked(t, "sub", filepath.Join(nested, "sub")), Detector: "leak"}, "among the series")
+	f(Options{Series: nested, Scores: linked(t, "sub", nested), Detector: "leak"}, "among the series")
+	f(Options{Series: filepath.Join(out, "absent"), Scores: t.TempDir(), Detector: "leak"}, filepath.Join(out, "absent")+": no such file")
+	f(Options{Series: filepath.Join(series, "a.csv"), Scores: t.TempDir(), Detector: "leak"}, "a.csv is no directory")
 	f(Options{Series: t.TempDir(), Scores: out, Detector: "leak"}, "ends in .csv")
 	f(Options{Series: series, Scores: out, Detector: "magic"}, "allowed: leak, level, straggler")
 	f(Options{Series: write(t, map[string]string{"a.csv": leak(1), "series.json": `{"a": {"reading": "vigil_absent"}}`}), Scores: out, Detector: "leak"}, "vigil_absent")
@@ -260,6 +295,16 @@ func TestWhatStopsAll(t *testing.T) {
 	if _, err := Run(ctx, Options{Series: series, Scores: out, Detector: "leak"}); err == nil {
 		t.Error("a run that was called off says that it is done")
 	}
+}
+
+// linked is a directory in which the name leads elsewhere.
+func linked(t *testing.T, name, to string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // TestReadings: of a counter the detector sees the rate, and no value that the reading

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -65,6 +67,9 @@ func (g *gauge) Add(at time.Time, x float64) float64 {
 // straggler is the one detector that sees the series of all peers at once.
 const straggler = "straggler"
 
+// peersLeast is how many members the detector of stragglers needs at one time.
+const peersLeast = 4
+
 // Detectors lists the names of the detectors.
 func Detectors() []string {
 	names := []string{straggler}
@@ -92,7 +97,9 @@ func plan(o Options, files []string, m mappings) ([]job, error) {
 			groups[g] = append(groups[g], f)
 		}
 		for _, g := range order {
-			jobs = append(jobs, func(ctx context.Context) (Summary, error) { return peers(ctx, o, groups[g], m) })
+			jobs = append(jobs, func(ctx context.Context) (Summary, error) {
+				return orNone(o.Scores, groups[g])(peers(ctx, o, g, groups[g], m))
+			})
 		}
 		return jobs, nil
 	}
@@ -101,9 +108,27 @@ func plan(o Options, files []string, m mappings) ([]job, error) {
 		return nil, fmt.Errorf("there is no detector %q, allowed: %s", o.Detector, strings.Join(Detectors(), ", "))
 	}
 	for _, f := range files {
-		jobs = append(jobs, func(ctx context.Context) (Summary, error) { return alone(ctx, o, f, m.find(f), newDetector()) })
+		jobs = append(jobs, func(ctx context.Context) (Summary, error) {
+			return orNone(o.Scores, []string{f})(alone(ctx, o, f, m.find(f), newDetector()))
+		})
 	}
 	return jobs, nil
+}
+
+// orNone removes what an earlier run left of files that cannot be scored now: it would
+// pass for scores of what is there.
+func orNone(scores string, files []string) func(Summary, error) (Summary, error) {
+	return func(sum Summary, err error) (Summary, error) {
+		if err == nil {
+			return sum, nil
+		}
+		for _, f := range files {
+			if stale := os.Remove(scoresOf(scores, f)); stale != nil && !errors.Is(stale, fs.ErrNotExist) {
+				err = errors.Join(err, fmt.Errorf("remove the scores of an earlier run: %w", stale))
+			}
+		}
+		return sum, err
+	}
 }
 
 // looks is how many rows are scored between two looks at whether to go on.
@@ -186,11 +211,12 @@ type group struct {
 	lanes      []*lane
 	xs, scores []float64
 	now        []bool // whose row is of this instant
+	judged     bool   // there have been enough of them at one time
 }
 
 // peers scores a group of files. Rows of one instant are one step; a file without
 // one has no value in that step.
-func peers(ctx context.Context, o Options, files []string, m mappings) (Summary, error) {
+func peers(ctx context.Context, o Options, name string, files []string, m mappings) (Summary, error) {
 	g := &group{xs: make([]float64, len(files)), scores: make([]float64, len(files)), now: make([]bool, len(files))}
 	sum, err := g.run(ctx, o, files, m)
 	if err != nil {
@@ -203,6 +229,9 @@ func peers(ctx context.Context, o Options, files []string, m mappings) (Summary,
 		s, closing := l.close()
 		sum.add(s)
 		err = errors.Join(err, closing)
+	}
+	if !g.judged {
+		sum.Unjudged = []string{name}
 	}
 	return sum, err
 }
@@ -228,6 +257,7 @@ func (g *group) run(ctx context.Context, o Options, files []string, m mappings) 
 			return sum, nil
 		}
 		d.Add(g.xs, g.scores)
+		g.judge()
 		if err := g.advance(); err != nil {
 			return sum, err
 		}
@@ -249,6 +279,23 @@ func (g *group) step() (ok bool) {
 		}
 	}
 	return ok
+}
+
+// judge takes away the scores of steps before the first that has enough members: until
+// then nothing is compared.
+func (g *group) judge() {
+	values := 0
+	for _, x := range g.xs {
+		if x > 0 {
+			values++
+		}
+	}
+	g.judged = g.judged || values >= peersLeast
+	if !g.judged {
+		for i := range g.scores {
+			g.scores[i] = math.NaN()
+		}
+	}
 }
 
 // advance writes the rows of this step and takes the ones after them.

@@ -3,7 +3,6 @@ package backtest
 import (
 	"bytes"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,9 +37,7 @@ func parseLabels(content []byte, kinds Kinds) ([]Truth, error) {
 	var truths []Truth
 	var err error
 	if trimmed := bytes.TrimSpace(content); len(trimmed) > 0 && trimmed[0] == '[' {
-		d := json.NewDecoder(bytes.NewReader(trimmed))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&truths); err != nil {
+		if truths, err = parseArray(content); err != nil {
 			return nil, err
 		}
 	} else if truths, err = parseTable(content); err != nil {
@@ -121,6 +118,9 @@ func (t *Truth) complete(kinds Kinds) error {
 		if rules.Get(id) == nil {
 			return fmt.Errorf("there is no rule %q: docs/rules.md lists them", id)
 		}
+	}
+	if slices.ContainsFunc(t.Subjects, func(s string) bool { return strings.TrimSpace(s) == "" }) {
+		return errors.New("one of its subjects is empty: name a GPU, an owner or an endpoint, or leave subjects out for all of the node")
 	}
 	if len(t.Rules) == 0 {
 		finds, also, known := kinds(t.Kind)

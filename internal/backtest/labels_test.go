@@ -50,10 +50,23 @@ func TestLabelsThatCannotBeMeant(t *testing.T) {
 		"rule,from,to\nmagic,1,2":      `no rule "magic"`,
 		"kind,from,to\nbad luck,1,2":   "no kind of fault",
 		"rule,from,to\nxid,1":          "wrong number of fields",
-		`[{"rule":["xid"]}]`:           "unknown field",
+		`[{"rule":["xid"]}]`:           "label 1: unknown field",
+		"[\n{\n":                       "line 3: it is no JSON",
+		`[] more`:                      "line 1: it is no JSON",
+		`[{"rules":["xid"],"from":"1","to":"2"},{"rules":"xid"}]`:       "label 2: rules is of type string and has to be an array of strings",
+		`[{"rules":["xid"],"from":1,"to":2}]`:                           "label 1: from is of type number and has to be a string",
+		`["xid"]`:                                                       "label 1: it is of type string and has to be an object",
+		`[{"rules":["xid"],"from":"soon","to":"2026-03-02T11:00:00Z"}]`: `label 1: from: "soon" is neither`,
+		`[{"rules":["xid"],"from":"1","to":"2","least":"warning"}]`:     "label 1: least",
+		`[null]`: "label 1: from",
+		`[{"rules":["xid"],"from":"1","to":"2","subjects":["GPU-a",""]}]`:        "label 1: one of its subjects is empty",
+		`[{"rules":["xid"],"from":"1","to":"2"},{"rules":[7],"subjects":[" "]}]`: "label 2: rules",
 	} {
-		if _, err := parseLabels([]byte(content), oneKind); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := parseLabels([]byte(content), oneKind)
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("labels %q: error %v, want one that says %q", content, err, want)
+		} else if strings.Contains(err.Error(), "Go ") || strings.Contains(err.Error(), "backtest.") && !strings.Contains(err.Error(), "backtest.md") {
+			t.Errorf("labels %q: the error is about Go and not about the labels: %v", content, err)
 		}
 	}
 }

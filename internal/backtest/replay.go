@@ -3,6 +3,7 @@ package backtest
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,8 @@ type Recording struct {
 	Watched  time.Duration `json:"-"` // times GPUs
 	GPUWeeks float64       `json:"gpu_weeks"`
 	Told     []Told        `json:"-"`
+
+	digest [sha256.Size]byte // of the file, as far as it was read
 }
 
 // Replayed is what came of all recordings.
@@ -59,7 +62,9 @@ type Replayed struct {
 
 // Replay runs the detectors over recordings as they would have run live, each with an
 // engine of its own that knows nothing before. A recording that cannot be read to its
-// end counts as far as it goes and makes Replay return an error that names it.
+// end counts as far as it goes and makes Replay return an error that names it. So does
+// one that is given twice, also as a copy: it counts once. What has no frame to replay is
+// left out, and if nothing else is there, there is no result.
 func Replay(ctx context.Context, o ReplayOptions) (*Replayed, error) {
 	if o.Engine == nil {
 		o.Engine = func() *detect.Engine {
@@ -82,7 +87,29 @@ func Replay(ctx context.Context, o ReplayOptions) (*Replayed, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return o.sum(recordings), errors.Join(errs...)
+	recordings, doubles := o.once(recordings)
+	err := errors.Join(append(errs, doubles...)...)
+	if len(recordings) == 0 {
+		return nil, err
+	}
+	return o.sum(recordings), err
+}
+
+// once leaves out what has no frame, and all but the first of what is the same.
+func (o ReplayOptions) once(recordings []Recording) (counted []Recording, errs []error) {
+	first := map[[sha256.Size]byte]string{}
+	for i, rec := range recordings {
+		if rec.Frames == 0 {
+			continue
+		}
+		if same, twice := first[rec.digest]; twice {
+			errs = append(errs, fmt.Errorf("replay %s: it is the same recording as %s and counts once: give each once", o.Recordings[i], same))
+			continue
+		}
+		first[rec.digest] = o.Recordings[i]
+		counted = append(counted, rec)
+	}
+	return counted, errs
 }
 
 // sum judges what was told in each recording by the labels of its node and time.
@@ -119,11 +146,13 @@ func (o ReplayOptions) replay(ctx context.Context, path string) (rec Recording, 
 		return rec, fmt.Errorf("open the recording: %w", err)
 	}
 	defer file.Close()
-	reader := &parts{frames: frame.NewReader(bufio.NewReaderSize(file, 1<<20)), rec: &rec}
+	digest := sha256.New()
+	reader := &parts{frames: frame.NewReader(bufio.NewReaderSize(io.TeeReader(file, digest), 1<<20)), rec: &rec}
 	step, err := reader.pace()
 	if err == nil {
 		err = o.run(ctx, reader, step, &rec)
 	}
+	digest.Sum(rec.digest[:0])
 	rec.GPUWeeks = rec.Watched.Hours() / week.Hours()
 	if err != nil {
 		return rec, fmt.Errorf("replay %s: %w", path, err)
@@ -142,7 +171,7 @@ func (o ReplayOptions) run(ctx context.Context, from *parts, step time.Duration,
 		p, err := from.next()
 		if errors.Is(err, io.EOF) {
 			if rec.Frames == 0 {
-				return errors.New("there is no frame in it")
+				return errors.New("there is no whole frame in it: give a file of gpuvigil record")
 			}
 			return nil
 		}

@@ -73,7 +73,7 @@ func (r *Replayed) WriteCharts(w io.Writer) error {
 
 func (r *Replayed) summary() [][2]string {
 	x := r.Alerts(rules.Page)
-	out := [][2]string{{"recordings", fmt.Sprint(len(r.Recordings))}, {"GPU-weeks", fmt.Sprintf("%.3g", x.Exposure)},
+	out := [][2]string{{"recordings", fmt.Sprint(len(r.Recordings))}, {"GPU-weeks", decimal(x.Exposure)},
 		{"pages", fmt.Sprint(x.Count)}, {"tickets", fmt.Sprint(r.Alerts(rules.Ticket).Count)}}
 	if r.Labelled {
 		f := &r.Figures

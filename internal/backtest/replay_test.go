@@ -3,6 +3,7 @@ package backtest
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -99,12 +100,18 @@ func TestReplayGoesAsFarAsTheRecording(t *testing.T) {
 		"whole":         {whole, 300, 0, ""},
 		"cut off":       {whole[:len(whole)*2/3], 1, 0, "cut off"},
 		"one bit wrong": {flipped(whole), 299, 1, ""},
-		"empty":         {nil, 0, 0, "no frame"},
+		"empty":         {nil, 0, 0, "no whole frame"},
 		"something":     {[]byte("timestamp,value\n1,2\n3,4\n5,6\n7,8\n9,0\n1,2\n"), 0, 0, "no stream of gpuvigil frames"},
 	} {
 		r, err := Replay(t.Context(), ReplayOptions{Recordings: []string{fileOf(t, c.content)}})
 		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
 			t.Errorf("%s: error %v, want one with %q", name, err, c.fails)
+		}
+		if c.frames == 0 {
+			if r != nil {
+				t.Errorf("%s: there are results of what cannot be read: %+v", name, r)
+			}
+			continue
 		}
 		if rec := r.Recordings[0]; rec.Frames < c.frames || rec.Damaged != c.damaged {
 			t.Errorf("%s: %d frames were replayed and %d damaged, want %d and %d", name, rec.Frames, rec.Damaged, c.frames, c.damaged)
@@ -178,5 +185,87 @@ func TestOneFrameIsNoTime(t *testing.T) {
 	}
 	if data := written(t, r.WriteJSON); strings.Contains(data, "a_gpu_week") {
 		t.Errorf("rates over no time are told:\n%s", data)
+	}
+}
+
+func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
+	good, empty, dir := fileOf(t, recorded(t, "n1", time.Minute)), fileOf(t, nil), t.TempDir()
+	absent := filepath.Join(dir, "absent.rec")
+	r, err := Replay(t.Context(), ReplayOptions{Recordings: []string{empty, good, dir, absent}})
+	for _, want := range []string{empty + ": there is no whole frame", dir + ": is a directory", absent + ": no such file"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one that says %q", err, want)
+		}
+	}
+	if len(r.Recordings) != 1 || r.Recordings[0].Node != "n1" {
+		t.Errorf("the results are of %+v, want those of the one recording that can be read", r.Recordings)
+	}
+	if text := written(t, r.WriteText); strings.Contains(text, "0001-") {
+		t.Errorf("what was not read is told to be of the year 1:\n%s", text)
+	}
+}
+
+func TestARecordingCountsOnce(t *testing.T) {
+	content := recorded(t, "n1", time.Minute)
+	one, copied := fileOf(t, content), fileOf(t, content)
+	link := filepath.Join(linked(t, "link", one), "link")
+	for _, twice := range []string{one, copied, link} {
+		r, err := Replay(t.Context(), ReplayOptions{Recordings: []string{one, twice}})
+		if err == nil || !strings.Contains(err.Error(), "the same recording as "+one) {
+			t.Errorf("%s beside %s: error %v, want it said that they are the same", twice, one, err)
+		}
+		if want := 8 * 55 * time.Second; len(r.Recordings) != 1 || r.Figures.Watched != want {
+			t.Errorf("%s beside %s: %v of GPU time count, want %v", twice, one, r.Figures.Watched, want)
+		}
+	}
+	r, err := Replay(t.Context(), ReplayOptions{Recordings: []string{one, fileOf(t, recorded(t, "n2", time.Minute))}})
+	if err != nil || len(r.Recordings) != 2 {
+		t.Errorf("of two different recordings %d count, error %v", len(r.Recordings), err)
+	}
+}
+
+// Nothing seen is not nothing proved, and nothing found is not found at once.
+func TestNothingIsToldAsNothing(t *testing.T) {
+	r, err := Replay(t.Context(), ReplayOptions{Recordings: []string{fileOf(t, recorded(t, "n1", 10*time.Second))}, Labelled: true,
+		Truths: []Truth{truth("a switch", rules.IDSXid, 0, time.Minute), truth("next year", rules.IDXid, 9000*time.Hour, 9001*time.Hour)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := written(t, r.WriteText)
+	// 3 in 8 GPUs times 5 s, in weeks, for 10,000 GPUs: 453,000,000
+	if want := fmt.Sprintf("0 (at most %s)", decimal(UpperBound(0, 40/week.Seconds())*10000)); !strings.Contains(text, want) || !strings.Contains(want, "453000000") {
+		t.Errorf("the table does not tell what none in so short a time proves, %q:\n%s", want, text)
+	}
+	if strings.Contains(text, "e+") || strings.Contains(text, " 0s") || !strings.Contains(text, "-  ") {
+		t.Errorf("the table has an exponent, or a delay of what was not found:\n%s", text)
+	}
+	if !strings.Contains(text, "1 label is of no recorded time and does not count.") {
+		t.Errorf("one label is not told in the singular:\n%s", text)
+	}
+	var got struct {
+		Labels  []map[string]any
+		Figures map[string]any
+		Alerts  []struct {
+			Mosts map[string]float64 `json:"a_week_by_gpus_at_most"`
+		}
+	}
+	if err := json.Unmarshal([]byte(written(t, r.WriteJSON)), &got); err != nil {
+		t.Fatal(err)
+	}
+	for where, in := range map[string]map[string]any{"delay_median_seconds": got.Figures, "delay_p95_seconds": got.Figures, "after_seconds": got.Labels[0]} {
+		if v, there := in[where]; !there || v != nil {
+			t.Errorf("%s is %v in JSON where nothing was found, want null", where, v)
+		}
+	}
+	if most := got.Alerts[0].Mosts["10000"]; most < 4.5e8 || most > 4.6e8 {
+		t.Errorf("at most %v pages a week at 10,000 GPUs in JSON, want 453 million", most)
+	}
+}
+
+func TestDecimal(t *testing.T) {
+	for x, want := range map[float64]string{0: "0", 517234.2: "517200", 0.00001234567: "0.00001235", 3: "3", 2.99573: "2.996", 1e21: "1000000000000000000000"} {
+		if got := decimal(x); got != want {
+			t.Errorf("%g is written as %s, want %s", x, got, want)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -23,11 +24,11 @@ func (r *Replayed) WriteText(w io.Writer) error {
 	t.line("RECORDING\tNODE\tGPUS\tFROM\tTO\tFRAMES\tGPU-WEEKS\tPAGES\tTICKETS\tINFO")
 	for _, rec := range r.Recordings {
 		n := Severities(rec.Told)
-		t.line("%s\t%s\t%d\t%s\t%s\t%d\t%.3f\t%d\t%d\t%d", clean(rec.File), clean(rec.Node), rec.GPUs, stamp(rec.From), stamp(rec.To), rec.Frames, rec.GPUWeeks,
+		t.line("%s\t%s\t%d\t%s\t%s\t%d\t%s\t%d\t%d\t%d", clean(rec.File), clean(rec.Node), rec.GPUs, stamp(rec.From), stamp(rec.To), rec.Frames, decimal(rec.GPUWeeks),
 			n[rules.Page], n[rules.Ticket], n[rules.Info])
 	}
 	if damaged := r.damaged(); damaged > 0 {
-		t.line("\n%d damaged frames were left out.", damaged)
+		t.line("\n%s left out.", some(damaged, "damaged frame was", "damaged frames were"))
 	}
 	r.writeTold(t)
 	if r.Labelled {
@@ -82,19 +83,27 @@ func (r *Replayed) verdictOf(t *Told) string {
 func (r *Replayed) writeLabelled(t *table) {
 	t.line("\nLABEL\tNODE\tFROM\tTO\tFOUND BY\tAFTER")
 	for _, f := range r.Found {
-		by, after := "missed", ""
+		by, after := "missed", "-"
 		if f.Rule != "" {
 			by, after = string(f.Rule), f.After.Round(time.Second).String()
 		}
 		t.line("%s\t%s\t%s\t%s\t%s\t%s", clean(f.Truth.Kind), clean(f.Truth.Node), stamp(f.Truth.From), stamp(f.Truth.To), by, after)
 	}
 	if r.Outside > 0 {
-		t.line("%d labels are of no recorded time and do not count.", r.Outside)
+		t.line("%s of no recorded time and %s not count.", some(r.Outside, "label is", "labels are"), verb(r.Outside, "does", "do"))
 	}
 	f := &r.Figures
 	t.line("\nPRECISION\tRECALL\tF1\tFOUND\tFALSE PAGES\tFALSE TICKETS\tDELAY MEDIAN\tDELAY 95 %%")
 	t.line("%.3f\t%.3f\t%.3f\t%d of %d\t%d\t%d\t%s\t%s", f.Precision(), f.Recall(), f.F1(), f.Found, f.Truths, f.False[rules.Page], f.False[rules.Ticket],
-		f.Delay(0.5).Round(time.Second), f.Delay(0.95).Round(time.Second))
+		f.delayText(0.5), f.delayText(0.95))
+}
+
+// delayText is "-" where nothing was found: that is no finding at once.
+func (f *Figures) delayText(q float64) string {
+	if f.Found == 0 {
+		return "-"
+	}
+	return f.Delay(q).Round(time.Second).String()
 }
 
 // writeRates writes how often people would have been told, here and in a fleet like it.
@@ -114,18 +123,19 @@ func (r *Replayed) writeRates(t *table) {
 			t.line("%s\t%d\tone frame is no time", s, x.Count)
 			continue
 		}
-		row := fmt.Sprintf("%s\t%d\t%.4g\t%.4g", s, x.Count, x.Per(), x.AtMost())
+		row := fmt.Sprintf("%s\t%d\t%s\t%s", s, x.Count, decimal(x.Per()), decimal(x.AtMost()))
 		for _, n := range FleetSizes {
-			row += fmt.Sprintf("\t%.4g", r.weekly(s, n))
+			in := r.weekly(s, n)
+			row += fmt.Sprintf("\t%s (at most %s)", decimal(in.Per()*float64(n)), decimal(in.AtMost()*float64(n)))
 		}
 		t.line("%s", row)
 	}
 }
 
-// weekly is how many alerts of the severity a fleet of so many GPUs would have in a
-// week, under its alert budget: what is a fact comes in proportion, and what is told from
+// weekly is how often a GPU would have an alert of the severity in a fleet of so many
+// GPUs, under its alert budget: what is a fact comes in proportion, and what is told from
 // what is usual must be the more surprising.
-func (r *Replayed) weekly(s rules.Severity, gpus int) float64 {
+func (r *Replayed) weekly(s rules.Severity, gpus int) Incidence {
 	counted := r.Told()
 	if r.Labelled {
 		counted = r.False
@@ -137,7 +147,7 @@ func (r *Replayed) weekly(s rules.Severity, gpus int) float64 {
 			n++
 		}
 	}
-	return Incidence{n, r.Figures.Watched.Hours() / week.Hours()}.Per() * float64(gpus)
+	return Incidence{n, r.Figures.Watched.Hours() / week.Hours()}
 }
 
 // needed is the surprise, in nats, that the default budget asks of a statistical finding
@@ -177,6 +187,24 @@ func (t *table) flush() error {
 
 func clean(s string) string { return text.Clean(s, 160) }
 
+// decimal writes a number with four digits that count, and never with an exponent.
+func decimal(x float64) string {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(x, 'e', 3, 64), 64)
+	if err != nil {
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
+}
+
+func some(n int, one, many string) string { return fmt.Sprintf("%d %s", n, verb(n, one, many)) }
+
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // replayedJSON is the form of a replay that programs read.
@@ -205,16 +233,16 @@ type foundJSON struct {
 	Truth
 	Found   bool     `json:"found"`
 	By      rules.ID `json:"by,omitempty"`
-	Seconds float64  `json:"after_seconds,omitempty"`
+	Seconds *float64 `json:"after_seconds"` // null if it was not found
 }
 
 type figuresJSON struct {
-	Precision   float64 `json:"precision"`
-	Recall      float64 `json:"recall"`
-	F1          float64 `json:"f1"`
-	DelayMedian float64 `json:"delay_median_seconds"`
-	DelayP95    float64 `json:"delay_p95_seconds"`
-	Outside     int     `json:"labels_of_no_recorded_time"`
+	Precision   float64  `json:"precision"`
+	Recall      float64  `json:"recall"`
+	F1          float64  `json:"f1"`
+	DelayMedian *float64 `json:"delay_median_seconds"` // null if nothing was found
+	DelayP95    *float64 `json:"delay_p95_seconds"`
+	Outside     int      `json:"labels_of_no_recorded_time"`
 }
 
 type alertJSON struct {
@@ -224,6 +252,7 @@ type alertJSON struct {
 	Per      *float64           `json:"a_gpu_week,omitempty"`
 	AtMost   *float64           `json:"a_gpu_week_at_most,omitempty"`
 	Fleets   map[string]float64 `json:"a_week_by_gpus,omitempty"`
+	Mosts    map[string]float64 `json:"a_week_by_gpus_at_most,omitempty"`
 }
 
 // WriteJSON writes the same for programs. Times are in seconds.
@@ -243,10 +272,10 @@ func (r *Replayed) WriteJSON(w io.Writer) error {
 	if r.Labelled {
 		rate = r.Figures.Rate
 		for _, f := range r.Found {
-			out.Labels = append(out.Labels, foundJSON{f.Truth, f.Rule != "", f.Rule, f.After.Seconds()})
+			out.Labels = append(out.Labels, foundJSON{f.Truth, f.Rule != "", f.Rule, seconds(f.After, f.Rule != "")})
 		}
 		f := &r.Figures
-		out.Figures = &figuresJSON{f.Precision(), f.Recall(), f.F1(), f.Delay(0.5).Seconds(), f.Delay(0.95).Seconds(), r.Outside}
+		out.Figures = &figuresJSON{f.Precision(), f.Recall(), f.F1(), seconds(f.Delay(0.5), f.Found > 0), seconds(f.Delay(0.95), f.Found > 0), r.Outside}
 	}
 	for _, s := range []rules.Severity{rules.Page, rules.Ticket, rules.Info} {
 		out.Alerts = append(out.Alerts, r.alertOf(s, rate(s)))
@@ -260,10 +289,20 @@ func (r *Replayed) alertOf(s rules.Severity, x Incidence) alertJSON {
 	a := alertJSON{Severity: s, Count: x.Count, Weeks: x.Exposure}
 	if x.Exposure > 0 { // else nothing was watched, and there is no rate
 		per, most := x.Per(), x.AtMost()
-		a.Per, a.AtMost, a.Fleets = &per, &most, map[string]float64{}
+		a.Per, a.AtMost, a.Fleets, a.Mosts = &per, &most, map[string]float64{}, map[string]float64{}
 		for _, n := range FleetSizes {
-			a.Fleets[fmt.Sprint(n)] = r.weekly(s, n)
+			in, of := r.weekly(s, n), fmt.Sprint(n)
+			a.Fleets[of], a.Mosts[of] = in.Per()*float64(n), in.AtMost()*float64(n)
 		}
 	}
 	return a
+}
+
+// seconds is nil for what was not found.
+func seconds(d time.Duration, found bool) *float64 {
+	if !found {
+		return nil
+	}
+	s := d.Seconds()
+	return &s
 }

@@ -133,9 +133,12 @@ type writer struct {
 	line [3]string
 }
 
+// scoresOf is where the scores of a series go.
+func scoresOf(dir, name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
+
 // create makes the score file name below dir, and the directories on its way.
 func create(dir, name string) (*writer, error) {
-	path := filepath.Join(dir, filepath.FromSlash(name))
+	path := scoresOf(dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("write scores: %w", err)
 	}
@@ -148,13 +151,15 @@ func create(dir, name string) (*writer, error) {
 	return w, w.csv.Write(w.line[:])
 }
 
-// write adds a row; absent says that there is no value to score.
+// write adds a row; absent says that there is no value to score. A score that is no
+// number is none.
 func (w *writer) write(r row, score float64, absent bool) error {
 	w.sum.Rows++
 	w.line = [3]string{r.stamp, r.text, ""}
 	switch {
 	case absent:
 		w.sum.Absent++
+	case math.IsNaN(score):
 	case score >= 1:
 		w.sum.Alarms++
 		fallthrough

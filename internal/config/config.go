@@ -380,6 +380,9 @@ func (c *Config) check(said []mistake) []mistake {
 	}
 	if len(c.Detect.SharingAllowed) > 0 {
 		checkGlobs(c.Detect.SharingAllowed, "detect.sharing_allowed", fail)
+		if slices.Contains(c.Detect.SharingAllowed, "*") {
+			fail("detect.sharing_allowed", "found *, which allows everything, allowed: names of processes; rules.hidden_sharing.enabled: false switches the rule off")
+		}
 	}
 	c.Versions.check(fail)
 	c.Inventory.check(fail)

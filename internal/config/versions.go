@@ -5,6 +5,9 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
+
+	"gpuvigil/internal/metric"
 )
 
 // Change says who may change what runs on the pool that the node belongs to.
@@ -33,17 +36,25 @@ type BadVersion struct {
 
 func (v *Versions) check(fail func(key, format string, args ...any)) {
 	for _, component := range slices.Sorted(maps.Keys(v.Approved)) {
+		checkComponent(component, "versions.approved", fail)
 		checkGlobs(v.Approved[component], "versions.approved."+clean(component), fail)
 	}
 	for i, b := range v.KnownBad {
 		key := fmt.Sprintf("versions.known_bad[%d]", i)
-		if b.Component == "" || !plainName(b.Component) {
-			fail(key+".component", "found %q, allowed: a component as `gpuvigil inventory` names it: driver, nccl, torch", clean(b.Component))
-		}
+		checkComponent(b.Component, key+".component", fail)
 		if b.Why == "" || !plainName(b.Why) {
 			fail(key+".why", "found %q, allowed: a sentence that says what is wrong with it", clean(b.Why))
 		}
 		checkGlobs(b.Versions, key+".versions", fail)
+	}
+}
+
+// checkComponent holds a name against those that versions are ever known of: of a
+// misspelt one nothing would be judged, without a word.
+func checkComponent(name, key string, fail func(key, format string, args ...any)) {
+	known := slices.Concat(metric.VersionParts.Values, metric.RuntimeParts)
+	if !slices.Contains(known, name) {
+		fail(key, "found the component %q, allowed: %s", clean(name), strings.Join(known, ", "))
 	}
 }
 

@@ -22,7 +22,6 @@ const (
 	hourPrefix    = "hour/"
 	workPrefix    = "work/" // before an hour and currency, as hourPrefix
 	runsKey       = "runs"
-	damagedPrefix = "damaged/" // before the key of what could not be read
 
 	hourLayout = "2006-01-02T15Z"
 
@@ -63,14 +62,19 @@ func (e *entry) check() error {
 	return nil
 }
 
+var errNewer = errors.New("run the newer release again to keep it, or move the file away to begin anew")
+
 // decodeState reads the value of stateKey.
 func decodeState(data []byte) (*state, error) {
 	s := &state{}
 	if err := json.Unmarshal(data, s); err != nil {
 		return nil, err
 	}
-	if s.Version < 1 || s.Version > schema {
-		return nil, fmt.Errorf("it has version %d, this release knows 1 to %d: run the newer release again to keep it", s.Version, schema)
+	if s.Version < 1 {
+		return nil, errors.New("it has no version")
+	}
+	if s.Version > schema {
+		return nil, fmt.Errorf("it has version %d, this release knows 1 to %d: %w", s.Version, schema, errNewer)
 	}
 	for uuid, g := range s.GPUs {
 		if g == nil {
@@ -128,33 +132,38 @@ func accountKey(k cost.Key) (string, error) {
 	return accountPrefix + string(text), err
 }
 
-// restore reads accounts and GPUs. An account that cannot be read is an error: what
-// was paid would be counted from zero.
+// restore reads accounts and GPUs. What cannot be read is set aside and begins at zero,
+// which the log says; the rest is kept. What a newer release wrote is an error.
 func (l *Ledger) restore() error {
-	return l.store.View(func(tx *store.Tx) error {
-		wrap := func(key string, err error) error {
-			return fmt.Errorf("restore the ledger from %s: %.100q: %w; move the file away to begin anew", l.store.Path(), key, err)
-		}
+	damaged := map[string]error{}
+	err := l.store.View(func(tx *store.Tx) error {
 		if data := tx.Get(store.Ledger, stateKey); data != nil {
 			s, err := decodeState(data)
-			if err != nil {
-				return wrap(stateKey, err)
+			switch {
+			case errors.Is(err, errNewer):
+				return fmt.Errorf("restore the ledger from %s: %w", l.store.Path(), err)
+			case err != nil:
+				damaged[stateKey] = err
+			default:
+				l.sequence, l.currency = s.Sequence, s.Currency
+				maps.Copy(l.gpus, s.GPUs)
 			}
-			l.sequence, l.currency = s.Sequence, s.Currency
-			maps.Copy(l.gpus, s.GPUs)
+		}
+		if l.currency == "" {
+			l.currency = lastCurrency(tx)
 		}
 		var err error
 		if l.runs, err = restoreRuns(tx); err != nil {
-			return wrap(runsKey, err)
+			damaged[runsKey] = err
 		}
 		tx.Range(store.Ledger, accountPrefix, func(k string, v []byte) bool {
 			if !strings.HasPrefix(k, accountPrefix) {
 				return false
 			}
-			var e *entry
-			if e, err = decodeAccount(v); err != nil {
-				err = wrap(k, err)
-				return false
+			e, err := decodeAccount(v)
+			if err != nil {
+				damaged[k] = err
+				return true
 			}
 			l.accounts[e.key()] = &account{Amounts: cost.FromArray(e.Amount), at: *e.At, written: cost.FromArray(e.Amount)}
 			if e.At.After(l.now) {
@@ -162,8 +171,25 @@ func (l *Ledger) restore() error {
 			}
 			return true
 		})
-		return err
+		return nil
 	})
+	for key, err := range damaged {
+		l.store.SetAside(store.Ledger, key, err)
+	}
+	return err
+}
+
+// lastCurrency returns that of the last hour: without it, a state that is lost would
+// have all accounts begin anew in another currency.
+func lastCurrency(tx *store.Tx) (last string) {
+	tx.Range(store.Ledger, hourPrefix, func(k string, _ []byte) bool {
+		_, currency, err := parseHour(k)
+		if strings.HasPrefix(k, hourPrefix) && err == nil {
+			last = currency
+		}
+		return strings.HasPrefix(k, hourPrefix)
+	})
+	return last
 }
 
 // WriteTx writes what has been booked into the transaction. What is exported follows
@@ -271,9 +297,9 @@ func (l *Ledger) writeAccounts(tx *store.Tx) error {
 	return nil
 }
 
-// readHour returns what is on disk of an hour. What cannot be read is kept aside, not
-// lost, and the hour begins anew.
-func readHour[T any](l *Ledger, tx *store.Tx, key string, decode func([]byte) ([]T, error)) ([]T, error) {
+// readHour returns what is on disk of an hour. What cannot be read is set aside, and the
+// hour begins anew.
+func readHour[T any](tx *store.Tx, key string, decode func([]byte) ([]T, error)) ([]T, error) {
 	data := tx.Get(store.Ledger, key)
 	if data == nil {
 		return nil, nil
@@ -282,14 +308,13 @@ func readHour[T any](l *Ledger, tx *store.Tx, key string, decode func([]byte) ([
 	if err == nil {
 		return list, nil
 	}
-	l.cfg.Log.Error("An hour of the ledger cannot be read: it is kept aside, and begun anew.", "key", key, "aside", damagedPrefix+key, "err", err)
-	return nil, tx.Put(store.Ledger, damagedPrefix+key, data)
+	return nil, tx.SetAside(store.Ledger, key, err)
 }
 
 // writeHour adds to what is on disk of the hour.
 func (l *Ledger) writeHour(tx *store.Tx, at span, in map[cost.Key]*cost.Amounts) error {
 	key := hourKey(at)
-	list, err := readHour(l, tx, key, decodeEntries)
+	list, err := readHour(tx, key, decodeEntries)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"gpuvigil/collector"
 	"gpuvigil/internal/cost"
@@ -269,7 +270,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-func TestDamageIsSaidOrKeptAside(t *testing.T) {
+func TestDamageIsKeptAsideAndWhatIsNewerIsRefused(t *testing.T) {
 	b := newBench(t, price.Config{})
 	b.Observe(at(start, 1).Snapshot)
 	b.Observe(at(start.Add(time.Second), 1).Snapshot)
@@ -288,34 +289,49 @@ func TestDamageIsSaidOrKeptAside(t *testing.T) {
 		t.Errorf("after an hour was damaged it holds %v s, want what was booked since", got)
 	}
 	if err := b.store.View(func(tx *store.Tx) error {
-		if string(tx.Get(store.Ledger, damagedPrefix+hour)) != "[{]" {
+		if string(tx.Get(store.Damaged, store.Ledger+"/"+hour)) != "[{]" {
 			t.Error("the damaged hour was thrown away")
 		}
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for key, c := range map[string]struct{ value, want string }{
-		stateKey:              {`{"version":2}`, "newer release"},
-		accountPrefix + `["`:  {`{"u":"GPU-a"}`, "no time"},
-		accountPrefix + `["x`: {`{"u":"GPU-a","t":"2026-11-30T12:00:00Z","a":[-1,0,0,0,0,0,0,0]}`, "negative"},
+	kept := b.costs().Rows
+	put(hourKey(span{start.Add(time.Hour), "USD"}), "[{]")
+	put(workKey(span{start.Add(time.Hour), "USD"}), "[{]")
+	for key, value := range map[string]string{
+		stateKey:              `{"version":0}`,
+		runsKey:               `[{"o":{}}]`,
+		accountPrefix + `["`:  `{"u":"GPU-a"}`,
+		accountPrefix + `["x`: `{"u":"GPU-a","t":"2026-11-30T12:00:00Z","a":[-1,0,0,0,0,0,0,0]}`,
 	} {
-		var before []byte
-		if err := b.store.View(func(tx *store.Tx) error { before = tx.Get(store.Ledger, key); return nil }); err != nil {
-			t.Fatal(err)
+		put(key, value)
+		l, err := New(b.store, b.cfg)
+		if err != nil {
+			t.Fatalf("%s in %s: the agent does not start: %v", value, key, err)
 		}
-		put(key, c.value)
-		if _, err := New(b.store, b.cfg); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), b.store.Path()) {
-			t.Errorf("%s in %s: error %v, want one that says %q and names the file", c.value, key, err, c.want)
+		if len(l.accounts) != len(b.accounts) || l.currency != "USD" {
+			t.Errorf("%s in %s: %d accounts in %q are kept, want %d in USD", value, key, len(l.accounts), l.currency, len(b.accounts))
 		}
-		if err := b.store.Update(func(tx *store.Tx) error {
-			if before == nil {
-				return tx.Delete(store.Ledger, key)
+		answer, err := l.Costs(start, start.Add(2*time.Hour))
+		if err != nil {
+			t.Fatalf("%s in %s: no costs: %v", value, key, err)
+		}
+		if diff := cmp.Diff(kept, answer.Rows, cmpopts.IgnoreFields(cost.Row{}, "GPU", "Model")); diff != "" {
+			t.Errorf("%s in %s: rows of the hours that are intact:\n%s", value, key, diff)
+		}
+		if err := b.store.View(func(tx *store.Tx) error {
+			if got := string(tx.Get(store.Damaged, store.Ledger+"/"+key)); got != value || tx.Get(store.Ledger, key) != nil {
+				t.Errorf("%s of %s is not set aside but %q", value, key, got)
 			}
-			return tx.Put(store.Ledger, key, before)
+			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	put(stateKey, `{"version":2}`)
+	if _, err := New(b.store, b.cfg); err == nil || !strings.Contains(err.Error(), "newer release") || !strings.Contains(err.Error(), b.store.Path()) {
+		t.Errorf("the ledger of a newer release: error %v, want one that says so and names the file", err)
 	}
 }
 

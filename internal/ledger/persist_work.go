@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -38,7 +39,7 @@ func (l *Ledger) writeRuns(tx *store.Tx) error {
 	return tx.Put(store.Ledger, runsKey, data)
 }
 
-// restoreRuns reads the owners' work. What cannot be read is an error, as an account is.
+// restoreRuns reads the owners' work: none of it, and an error, if it cannot be read.
 func restoreRuns(tx *store.Tx) (map[collector.Owner]*run, error) {
 	out := map[collector.Owner]*run{}
 	data := tx.Get(store.Ledger, runsKey)
@@ -47,7 +48,7 @@ func restoreRuns(tx *store.Tx) (map[collector.Owner]*run, error) {
 	}
 	list, err := decodeRuns(data)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	for _, e := range list {
 		e.Run.written = e.Run.Work
@@ -76,7 +77,7 @@ func workKey(at span) string {
 // writeWork adds to what is on disk of the hour.
 func (l *Ledger) writeWork(tx *store.Tx, at span, in map[collector.Owner]cost.Work) error {
 	key := workKey(at)
-	list, err := readHour(l, tx, key, decodeWork)
+	list, err := readHour(tx, key, decodeWork)
 	if err != nil {
 		return err
 	}
@@ -112,8 +113,8 @@ func decodeWork(data []byte) ([]ownedWork, error) {
 	return list, nil
 }
 
-// readWork appends what is on disk.
-func readWork(tx *store.Tx, within func(time.Time) bool, rows []cost.WorkRow) (_ []cost.WorkRow, err error) {
+// readWork appends what is on disk. An hour that cannot be read is missing from it.
+func readWork(tx *store.Tx, log *slog.Logger, within func(time.Time) bool, rows []cost.WorkRow) []cost.WorkRow {
 	tx.Range(store.Ledger, workPrefix, func(k string, v []byte) bool {
 		if !strings.HasPrefix(k, workPrefix) {
 			return false
@@ -122,17 +123,16 @@ func readWork(tx *store.Tx, within func(time.Time) bool, rows []cost.WorkRow) (_
 		if bad != nil || !within(hour) {
 			return true
 		}
-		var list []ownedWork
-		if list, err = decodeWork(v); err != nil {
-			err = fmt.Errorf("%s: %w", k, err)
-			return false
+		list, err := decodeWork(v)
+		if err != nil {
+			log.Error("An hour of the ledger cannot be read: it is missing from the answer.", "key", k, "err", err)
 		}
 		for _, e := range list {
 			rows = append(rows, cost.WorkRow{Hour: hour, Owner: e.Owner, Currency: currency, Work: e.Work})
 		}
 		return true
 	})
-	return rows, err
+	return rows
 }
 
 // rows returns what was done in the hours.

@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -153,11 +154,8 @@ func (l *Ledger) Costs(since, until time.Time) (*cost.Answer, error) {
 		if written <= m.sequence { // else what was fresh is on disk by now
 			a.Rows, a.Work = append(a.Rows, m.fresh...), append(a.Work, m.freshWork...)
 		}
-		if a.Rows, err = readHours(tx, within, a.Rows); err != nil {
-			return err
-		}
-		a.Work, err = readWork(tx, within, a.Work)
-		return err
+		a.Rows, a.Work = readHours(tx, m.log, within, a.Rows), readWork(tx, m.log, within, a.Work)
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger from %s: %w", l.store.Path(), err)
@@ -196,6 +194,8 @@ type memory struct {
 	sequence uint64 // of the last transaction, whether or not it is on disk
 	now      time.Time
 	began    time.Time // the first hour of all that are known
+
+	log *slog.Logger
 }
 
 // recall copies what is in memory, so that nobody waits for the disk.
@@ -216,7 +216,7 @@ func (l *Ledger) recall(since time.Time, within func(time.Time) bool) (*cost.Ans
 	}
 	a := &cost.Answer{Node: l.cfg.Node, Simulated: l.simulated, Since: since, Until: since, Busy: BusyMeans(), Prices: l.prices(), Rows: []cost.Row{}, Budgets: l.cfg.Budgets}
 	return a, memory{fresh: rows(l.fresh), writing: rows(l.writing),
-		freshWork: l.freshWork.rows(within), writingWork: l.writingWork.rows(within), sequence: l.sequence, now: l.now, began: l.began}
+		freshWork: l.freshWork.rows(within), writingWork: l.writingWork.rows(within), sequence: l.sequence, now: l.now, began: l.began, log: l.cfg.Log}
 }
 
 // sequenceOf returns which transaction was the last on disk.
@@ -232,8 +232,8 @@ func sequenceOf(tx *store.Tx) (uint64, error) {
 	return s.Sequence, nil
 }
 
-// readHours appends what is on disk.
-func readHours(tx *store.Tx, within func(time.Time) bool, rows []cost.Row) (_ []cost.Row, err error) {
+// readHours appends what is on disk. An hour that cannot be read is missing from it.
+func readHours(tx *store.Tx, log *slog.Logger, within func(time.Time) bool, rows []cost.Row) []cost.Row {
 	tx.Range(store.Ledger, hourPrefix, func(k string, v []byte) bool {
 		if !strings.HasPrefix(k, hourPrefix) {
 			return false
@@ -242,10 +242,9 @@ func readHours(tx *store.Tx, within func(time.Time) bool, rows []cost.Row) (_ []
 		if bad != nil || !within(hour) {
 			return true
 		}
-		var list []entry
-		if list, err = decodeEntries(v); err != nil {
-			err = fmt.Errorf("%s: %w", k, err)
-			return false
+		list, err := decodeEntries(v)
+		if err != nil {
+			log.Error("An hour of the ledger cannot be read: it is missing from the answer.", "key", k, "err", err)
 		}
 		for _, e := range list {
 			rows = append(rows, cost.Row{Hour: hour, GPU: e.GPU, UUID: e.UUID, Model: e.Model, Owner: e.Owner, State: e.State,
@@ -253,7 +252,7 @@ func readHours(tx *store.Tx, within func(time.Time) bool, rows []cost.Row) (_ []
 		}
 		return true
 	})
-	return rows, err
+	return rows
 }
 
 // joined sorts the rows and adds up those of the same hour and key.

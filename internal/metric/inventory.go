@@ -6,6 +6,12 @@ package metric
 // kernel without openat2.
 var UnreadReason = &Dimension{Label: "reason", Values: []string{"gone", "forbidden", "hung", "cut_off", "failed"}}
 
+// RuntimeParts are the libraries and frameworks whose versions are looked for in processes
+// on GPUs.
+var RuntimeParts = []string{"cuda_runtime", "cudnn", "nccl", "cublas", "tensorrt", "libcuda", "torch", "onnxruntime", "ggml", "jaxlib", "jax", "tensorflow",
+	"vllm", "sgl_kernel", "sglang", "triton", "megatron", "deepspeed", "transformer_engine", "tensorrt_llm", "xformers", "flashinfer", "cupy", "llama_cpp",
+	"ctranslate2", "paddle", "tritonserver"}
+
 // Rows of what runs on the node. The first four have a series for each thing, up to
 // a limit.
 var (

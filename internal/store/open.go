@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -26,7 +27,7 @@ const (
 
 	// schema is raised when an older release could no longer read what this one
 	// writes. Values carry versions of their own, so it rarely is.
-	schema    = 1
+	schema    = 2 // 1: values without checksums
 	schemaKey = "schema"
 )
 
@@ -34,7 +35,8 @@ const (
 // waits for as long as the timeout for another process to let go of the file.
 //
 // A file that is damaged is moved to PATH.corrupt-TIME and an empty one is begun;
-// both are logged as an error. A file of a newer release is refused.
+// both are logged as an error. Where only values are damaged, those are set aside.
+// A file of a newer release is refused.
 func Open(path string, timeout time.Duration, log *slog.Logger) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
 		return nil, openError(path, err)
@@ -55,8 +57,8 @@ func Open(path string, timeout time.Duration, log *slog.Logger) (*Store, error) 
 	if err != nil {
 		return nil, openError(path, err)
 	}
-	s := &Store{db: db, path: path}
-	if err := s.prepare(); err != nil {
+	s := &Store{db: db, path: path, log: log}
+	if err := errors.Join(s.prepare(), s.setDamagedAside()); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
@@ -114,7 +116,10 @@ func classify(err error) error {
 // a fault is a panic; the check runs in one of its own, where it would be a crash.
 func verify(tx *bbolt.Tx) error {
 	err := tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
-		return b.ForEach(func(_, v []byte) error {
+		return b.ForEach(func(k, v []byte) error {
+			if v == nil {
+				return fmt.Errorf("%.60q is no value", k)
+			}
 			touch(v)
 			return nil
 		})
@@ -143,40 +148,55 @@ func touch(v []byte) (sum byte) {
 // only if there is something to write, so that an agent starts on a full disk.
 func (s *Store) prepare() error {
 	var version string
-	var foreign, missing bool
+	var damage error
+	var ours, others int
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		if meta := tx.Bucket([]byte(Meta)); meta != nil {
-			version = string(meta.Get([]byte(schemaKey)))
-			foreign = version == ""
-		} else {
-			first, _ := tx.Cursor().First()
-			foreign = first != nil
+			version, damage = readSchema(meta.Get([]byte(schemaKey)))
 		}
-		for _, b := range buckets {
-			missing = missing || tx.Bucket([]byte(b)) == nil
-		}
-		return nil
+		return tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
+			if slices.Contains(buckets, string(name)) {
+				ours++
+			} else {
+				others++
+			}
+			return nil
+		})
 	})
 	if err != nil {
 		return openError(s.path, err)
 	}
-	known := version == ""
-	if v, err := strconv.Atoi(version); err == nil {
-		known = v <= schema
-	}
+	v, err := strconv.Atoi(version)
 	switch {
-	case foreign:
+	// The name of the schema, or of a bucket, may be damaged, but not all of them.
+	case version == "" && damage == nil && ours < 2 && ours+others > 0:
 		return fmt.Errorf("open state file %s: it is a database of another program: set --state.dir to a directory of gpuvigil's own", s.path)
-	case !known:
+	case version != "" && (err != nil || v > schema):
 		return fmt.Errorf("open state file %s: it was written by a newer gpuvigil (schema %q, this one knows %d): run that release, or move the file away to begin anew",
 			s.path, version, schema)
-	case missing:
+	}
+	s.unmarked.Store(version != strconv.Itoa(schema))
+	if ours+others > 0 && version == "" || others > 0 {
+		s.log.Error("The state file has parts of unknown names, or its schema is damaged: they stay in the file, and what was in them is lost.",
+			"file", s.path, "unknown", others, "err", damage)
+	}
+	if ours < len(buckets) {
 		return s.create()
 	}
 	return nil
 }
 
-// create makes the buckets and notes the schema if the file has none.
+// readSchema returns the schema, empty where there is none. Releases that did not seal
+// it wrote 1.
+func readSchema(raw []byte) (string, error) {
+	v, err := unseal(Meta, schemaKey, raw)
+	if err != nil || len(v) == len(raw) && len(raw) > 0 && string(v) != "1" {
+		return "", errDamaged
+	}
+	return string(v), nil
+}
+
+// create makes the buckets that are missing.
 func (s *Store) create() error {
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		for _, b := range buckets {
@@ -184,11 +204,7 @@ func (s *Store) create() error {
 				return err
 			}
 		}
-		meta := tx.Bucket([]byte(Meta))
-		if meta.Get([]byte(schemaKey)) != nil {
-			return nil
-		}
-		return meta.Put([]byte(schemaKey), []byte(strconv.Itoa(schema)))
+		return s.mark(tx)
 	})
 	if err != nil {
 		return openError(s.path, err)

@@ -2,15 +2,19 @@
 // of buckets. It knows nothing of what the values mean.
 //
 // A file that cannot be read is never deleted: it is moved aside, with an error
-// in the log, and an empty one is begun.
+// in the log, and an empty one is begun. Each value carries a checksum; one that is
+// damaged is kept in a bucket of its own, and costs nothing else.
 package store
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	vm "github.com/VictoriaMetrics/metrics"
@@ -26,9 +30,11 @@ const (
 	Engine = "engine" // what the detectors remember
 	Outbox = "outbox" // what is to be said, and what was
 	Ledger = "ledger" // what GPUs were paid for
+
+	Damaged = "damaged" // what could not be read, see SetAside
 )
 
-var buckets = []string{Meta, Engine, Outbox, Ledger}
+var buckets = []string{Meta, Engine, Outbox, Ledger, Damaged}
 
 var writeErrors = vm.GetOrCreateCounter(metric.StateWriteErrors.Series())
 
@@ -36,6 +42,9 @@ var writeErrors = vm.GetOrCreateCounter(metric.StateWriteErrors.Series())
 type Store struct {
 	db   *bbolt.DB
 	path string
+	log  *slog.Logger
+
+	unmarked atomic.Bool // the schema is still to be written
 }
 
 // Path returns the name of the file.
@@ -51,7 +60,10 @@ func (s *Store) Close() error { return s.db.Close() }
 func (s *Store) Update(fn func(*Tx) error) error {
 	var own error
 	err := s.db.Update(func(tx *bbolt.Tx) error {
-		own = fn(&Tx{tx})
+		if err := s.mark(tx); err != nil {
+			return err
+		}
+		own = fn(&Tx{tx, s})
 		return own
 	})
 	if err == nil || own != nil {
@@ -64,7 +76,17 @@ func (s *Store) Update(fn func(*Tx) error) error {
 // View runs fn in a transaction that sees the file as it was when it began. fn
 // must not call Update.
 func (s *Store) View(fn func(*Tx) error) error {
-	return s.db.View(func(tx *bbolt.Tx) error { return fn(&Tx{tx}) })
+	return s.db.View(func(tx *bbolt.Tx) error { return fn(&Tx{tx, s}) })
+}
+
+// mark notes the schema with the first write, not when the file is opened: an agent
+// starts on a full disk.
+func (s *Store) mark(tx *bbolt.Tx) error {
+	if !s.unmarked.Load() {
+		return nil
+	}
+	tx.OnCommit(func() { s.unmarked.Store(false) })
+	return tx.Bucket([]byte(Meta)).Put([]byte(schemaKey), seal(Meta, schemaKey, []byte(strconv.Itoa(schema))))
 }
 
 // hint says what to do about an error of the file system, or nothing.
@@ -88,7 +110,10 @@ func caused(err error, by ...syscall.Errno) bool {
 
 // Tx is a transaction. It is valid only inside of the function that it was given
 // to. A bucket that is not in this package's list is a bug and panics.
-type Tx struct{ tx *bbolt.Tx }
+type Tx struct {
+	tx    *bbolt.Tx
+	store *Store
+}
 
 func (tx *Tx) bucket(name string) *bbolt.Bucket {
 	if !slices.Contains(buckets, name) {
@@ -99,15 +124,25 @@ func (tx *Tx) bucket(name string) *bbolt.Bucket {
 
 // Put stores value under key, which must not be empty.
 func (tx *Tx) Put(bucket, key string, value []byte) error {
-	if err := tx.bucket(bucket).Put([]byte(key), value); err != nil {
+	if err := tx.bucket(bucket).Put([]byte(key), seal(bucket, key, value)); err != nil {
 		return fmt.Errorf("put %s/%q: %w", bucket, key, err)
 	}
 	return nil
 }
 
-// Get returns a copy of what is stored under key, or nil.
+// Get returns a copy of what is stored under key, or nil; also nil for what was
+// damaged since the file was opened, which is logged.
 func (tx *Tx) Get(bucket, key string) []byte {
-	return bytes.Clone(tx.bucket(bucket).Get([]byte(key)))
+	v, _ := tx.read(bucket, key, tx.bucket(bucket).Get([]byte(key)))
+	return bytes.Clone(v)
+}
+
+func (tx *Tx) read(bucket, key string, raw []byte) (v []byte, ok bool) {
+	v, err := unseal(bucket, key, raw)
+	if err != nil {
+		tx.store.log.Error("A part of the state cannot be read.", "file", tx.store.path, "part", bucket+"/"+key, "err", err)
+	}
+	return v, err == nil
 }
 
 // Delete removes key; it is no error if it is not there.
@@ -120,10 +155,13 @@ func (tx *Tx) Delete(bucket, key string) error {
 
 // Range calls fn for each key from the given one on, in the order of the keys'
 // bytes, until fn returns false. v is valid only during the call, and fn must not
-// change the bucket.
+// change the bucket. What was damaged since the file was opened is logged and left out.
 func (tx *Tx) Range(bucket, from string, fn func(k string, v []byte) bool) {
 	c := tx.bucket(bucket).Cursor()
-	for k, v := c.Seek([]byte(from)); k != nil && fn(string(k), v); k, v = c.Next() {
+	for k, raw := c.Seek([]byte(from)); k != nil; k, raw = c.Next() {
+		if v, ok := tx.read(bucket, string(k), raw); ok && !fn(string(k), v) {
+			return
+		}
 	}
 }
 

@@ -215,7 +215,7 @@ func TestFilesOfOthersAreRefusedAndNotTouched(t *testing.T) {
 		bucket, key, value string
 		want               []string
 	}{
-		"a newer gpuvigil": {store.Meta, "schema", "99", []string{"newer gpuvigil", "99", "run that release"}},
+		"a newer gpuvigil": {store.Meta, "schema", string(seal(store.Meta, "schema", "99")), []string{"newer gpuvigil", "99", "run that release"}},
 		"another program":  {"theirs", "k", "v", []string{"another program", "--state.dir"}},
 	}
 	for name, test := range tests {

@@ -21,14 +21,19 @@ type Case struct {
 	Alone  bool // the node is watched for itself, and not as one of a fleet: it has the alert budget alone
 	Digest bool // a line in a digest is enough; else somebody has to be told
 
-	Gap string // why no rule finds it yet; empty: one has to
+	Controlled bool          // the pool is declared to be one on which not everybody may do what he likes
+	Objective  time.Duration // declared for queues of inference; 0: none
+	Wait       time.Duration // declared for jobs; 0: none
 
+	Learn       time.Duration // of usual life before all, seen by the hour
 	Warm, Lasts time.Duration // of usual life before it, and of itself
 
-	GPUs     []int // concerned
-	Tenants  []int // concerned, in the order in which they came
-	Activity bool  // needs a board that tells how full its SMs are
+	GPUs     []int    // concerned
+	Tenants  []int    // concerned, in the order in which they came
+	Others   []string // owners concerned who were never given a GPU
+	Activity bool     // needs a board that tells how full its SMs are
 
+	setup  func(*Node) // before the first snapshot
 	begin  func(*Node)
 	during func(*Node, time.Duration)
 	end    func(*Node)
@@ -41,7 +46,7 @@ func (c *Case) Healthy() bool { return len(c.Rules) == 0 }
 func Cases() []*Case {
 	var out []*Case
 	for _, group := range [][]*Case{jobFaults(), clockFaults(), boundCases(), queueFaults(), heldFaults(), softwareFaults(), sharingFaults(),
-		moneyFaults(), leakFaults(), hardwareFaults(), lookalikes()} {
+		moneyFaults(), budgetFaults(), leakFaults(), hardwareFaults(), isolationFaults(), clusterFaults(), lookalikes()} {
 		out = append(out, group...)
 	}
 	for _, c := range out {
@@ -61,9 +66,13 @@ func (n *Node) Concerned(c *Case) (gpus []string, owners []string) {
 	for _, i := range c.GPUs {
 		gpus = append(gpus, n.gpus[i].uuid)
 	}
+	owners = append(owners, c.Others...)
+	if n.cfg.Life == ClusterStage {
+		owners = append(owners, queueName)
+	}
 	for _, i := range c.Tenants {
 		t := n.tenants[i]
-		owners = append(owners, t.owner.ID)
+		owners = append(owners, t.owner.ID, t.owner.Team)
 		if t.server != nil {
 			owners = append(owners, t.server.url)
 		}
@@ -192,12 +201,21 @@ func queueFaults() []*Case {
 		ill(Case{Name: "queue grows", Effect: "arrivals grow by 60 % of capacity an hour", Life: ChatStage,
 			Rules: []rules.ID{"saturated_gpu", "queueing"}, Also: []rules.ID{"unusual_model_use"}, Warm: 14 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.growth = 0.6 }),
+		ill(Case{Name: "queue beside an idle sibling", Effect: "all requests go to one of two servers of a model, which works on a quarter as many at once and has 1.2 times as many as it can serve", Life: TwinStage,
+			Rules: []rules.ID{"queueing"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use"}, Warm: 14 * time.Hour, Lasts: time.Hour},
+			func(n *Node, t *tenant) {
+				t.woes.narrow, t.woes.over = 0.25, 1.2
+				n.tenants[1].woes.polls = true
+			}),
+		ill(Case{Name: "queue above its objective", Effect: "a server works on a quarter as many requests at once, and 97 % of what it can serve arrive: queue-time p95 above 5 s, where 2 s are declared", Life: ChatStage, Objective: 2 * time.Second,
+			Rules: []rules.ID{"queueing"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use"}, Warm: time.Hour, Lasts: time.Hour},
+			func(_ *Node, t *tenant) { t.woes.narrow, t.woes.over = 0.25, 0.97 }),
 		ill(Case{Name: "model used unlike its habit", Effect: "answers 5 times as long, prompts a quarter", Life: ChatStage,
 			Rules: []rules.ID{"unusual_model_use"}, Also: []rules.ID{"queueing", "saturated_gpu", "data_movement"}, Warm: 80 * time.Hour, Lasts: 6 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.lengths, t.woes.prompts, t.woes.load = 5, 0.25, 0.5 }),
-		ill(Case{Name: "requests cost more", Effect: "a request takes 1.7 times the GPU time and power that it took, on a node that has the alert budget alone", Life: ChatStage, Alone: true,
+		ill(Case{Name: "requests cost more", Effect: "a request takes twice the GPU time and power that it took, on a node that has the alert budget alone", Life: ChatStage, Alone: true,
 			Rules: []rules.ID{"unusual"}, Also: []rules.ID{"unusual_model_use", "hot_gpu", "spend"}, Warm: 80 * time.Hour, Lasts: 12 * time.Hour},
-			func(_ *Node, t *tenant) { t.woes.cost = 1.7 }),
+			func(_ *Node, t *tenant) { t.woes.cost = 2 }),
 		ill(Case{Name: "requests fail", Effect: "30 % of the requests end with an error", Life: ChatStage,
 			Rules: []rules.ID{"unusual_model_use"}, Warm: 80 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.errors = 0.3 }),

@@ -93,6 +93,14 @@ func moneyFaults() []*Case {
 	}
 }
 
+func budgetFaults() []*Case {
+	return []*Case{
+		{Name: "budget burns", Effect: "a job of 8 GPUs at $2.50 an hour, for a team whose month's budget is cut to $10,000: it lasts for 20 days", Life: JobStage,
+			Rules: []rules.ID{"spend"}, Learn: 5 * 24 * time.Hour, Tenants: []int{0},
+			setup: func(n *Node) { n.account.budget = 20000 }, begin: func(n *Node) { n.account.budget = 10000 }},
+	}
+}
+
 func leakFaults() []*Case {
 	hour := 1 / 3600.0
 	return []*Case{

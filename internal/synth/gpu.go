@@ -44,6 +44,8 @@ type process struct {
 	container string
 	mem       float64
 	share     float64 // of the GPU's work
+
+	privileged bool
 }
 
 // ills are what a fault does to a board.

@@ -36,6 +36,7 @@ type host struct {
 	records, fabric float64
 	ports           [nodeSize]float64 // bytes
 	portDown        int               // one more than the index of the port
+	confidential    bool              // confidential computing is on
 	readings        collector.Readings
 }
 
@@ -129,7 +130,7 @@ func (h *host) see(n *Node) {
 	r.Set(metric.Drained, bit(n.cordoned))
 	r.Set(metric.AllocationsUnresolved, 0)
 	r.Set(metric.CPUCount, hostCPUs)
-	r.Set(metric.ConfidentialComputing, 0)
+	r.Set(metric.ConfidentialComputing, bit(h.confidential))
 	setAll(r, metric.PCIGPUs, nodeSize, 0, 0, 0)
 	setAll(r, metric.TierSlowdown, 1, 1, 1, 1)
 	zero(r, metric.InventoryUnread)

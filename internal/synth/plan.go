@@ -24,6 +24,9 @@ func planOf(n *Node) planner {
 	case ChatStage:
 		n.add(n.serverOf(0, 0.36), 0, 1, 2, 3)
 		n.add(n.serverOf(1, 0.3), 4, 5, 6, 7)
+	case TwinStage:
+		n.add(n.serverOf(0, 0.36), 0, 1, 2, 3)
+		n.add(n.serverOf(4, 0.36), 4, 5, 6, 7)
 	case LabStage:
 		for i := range 4 {
 			n.add(n.notebook(i), i)

@@ -175,7 +175,7 @@ func (g *gpu) seeProcesses(now time.Time, out []collector.Process) []collector.P
 		r.Stamp(metric.Processes, now)
 		mem += p.mem
 		out = append(out, collector.Process{PID: p.pid, Start: p.start, Name: p.name, UID: p.uid, GPU: g.index, UUID: g.uuid,
-			Owner: p.owner, Container: p.container, Readings: r})
+			Owner: p.owner, Container: p.container, Privileged: p.privileged, Readings: r})
 	}
 	r := g.readings
 	r.Set(metric.ProcessCount, float64(len(list)))

@@ -51,14 +51,16 @@ type Life int
 // The lives. The first four are a part of a fleet and change as weeks pass; the others
 // are a stage for one trial, with tenants that stay.
 const (
-	Training  Life = iota // one job after the other on all GPUs
-	Serving               // inference servers with a daily course
-	Mixed                 // notebooks, and a batch each night
-	Empty                 // nobody
-	JobStage              // one training job on all GPUs
-	PodStage              // the same in a pod of Kubernetes
-	ChatStage             // an inference server on each half of the GPUs
-	LabStage              // notebooks and batches
+	Training     Life = iota // one job after the other on all GPUs
+	Serving                  // inference servers with a daily course
+	Mixed                    // notebooks, and a batch each night
+	Empty                    // nobody
+	JobStage                 // one training job on all GPUs
+	PodStage                 // the same in a pod of Kubernetes
+	ChatStage                // an inference server on each half of the GPUs
+	LabStage                 // notebooks and batches
+	TwinStage                // two servers of one model
+	ClusterStage             // no node: the queues of a cluster's scheduler
 )
 
 // Trial is a fault or a look-alike on a node.
@@ -90,6 +92,8 @@ type Node struct {
 	inventory *collector.Inventory // as of the last change of the tenants
 	stale     bool                 // tenants have changed since
 	trial     bool                 // the trial is on
+	cluster   cluster
+	account   account
 	last      *collector.Snapshot
 }
 
@@ -109,16 +113,22 @@ func New(cfg Config) *Node {
 	n.host = newHost(newRand(cfg.Seed, cfg.Name+"/host"), n.now.Sub(n.boot).Seconds())
 	n.versions = firstVersions(cfg.Board)
 	n.plan = planOf(n)
+	if t := cfg.Trial; t != nil && t.setup != nil {
+		t.setup(n)
+	}
 	return n
 }
 
 // Next lives through one step and returns what an agent sees at its end; nil if none
 // looked, as while the node boots.
 func (n *Node) Next() *collector.Snapshot {
-	n.now = n.now.Add(n.cfg.Step)
+	n.now = n.now.Add(n.step())
 	n.plan.step(n)
 	n.try()
-	dt := n.cfg.Step.Seconds()
+	if n.cfg.Life == ClusterStage {
+		return n.cluster.snapshot(n)
+	}
+	dt := n.step().Seconds()
 	ask := demandOnHost{}
 	for _, t := range n.tenants {
 		t.live(n, dt)
@@ -128,12 +138,25 @@ func (n *Node) Next() *collector.Snapshot {
 		g.step(n, dt)
 	}
 	n.host.step(ask, n, dt)
+	n.account.book(n, dt)
 	if n.now.Before(n.dark) {
 		n.events = nil
 		return nil
 	}
 	return n.snapshot()
 }
+
+// step is the time between snapshots: coarse for as long as a trial's node is only
+// learned.
+func (n *Node) step() time.Duration {
+	if t := n.cfg.Trial; t != nil && t.Learn > 0 && n.now.Before(t.From.Add(-t.Warm)) {
+		return coarse
+	}
+	return n.cfg.Step
+}
+
+// coarse is as an agent reads what it is given by the hour.
+const coarse = time.Hour
 
 // Now is the time of the newest snapshot.
 func (n *Node) Now() time.Time { return n.now }

@@ -2,4 +2,4 @@
 
 package trial
 
-const slow = 1
+const raced = false

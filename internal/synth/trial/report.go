@@ -1,7 +1,6 @@
 package trial
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -114,7 +113,7 @@ func (r *Report) Write(w io.Writer) error {
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		if !row.Case.Healthy() {
-			p.printf("| %s | %s | %d of %d | %s | %s |\n", row.Case.Name, row.Case.Effect, row.Found, row.Trials, row.delays(), cmp.Or(row.told(), row.Case.Gap))
+			p.printf("| %s | %s | %d of %d | %s | %s |\n", row.Case.Name, row.Case.Effect, row.Found, row.Trials, row.delays(), row.told())
 		}
 	}
 	p.printf("\n| look-alike | what it is | false tickets, pages | told by |\n| --- | --- | --- | --- |\n")

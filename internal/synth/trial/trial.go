@@ -24,6 +24,23 @@ type Options struct {
 	GPUs      int           // of the fleet that the nodes are of, over which the alert budget is divided; 0: only the node's
 	Settings  map[rules.ID]detect.Setting
 	Detectors detect.DetectorConfig
+	Cluster   detect.FleetConfig
+
+	cluster bool // the engine is that of the cluster's one role
+}
+
+// forCase tells the detectors what the case's users have declared.
+func (o Options) forCase(c *synth.Case) Options {
+	if c.Alone {
+		o.GPUs = 0
+	}
+	o.cluster = c.Life == synth.ClusterStage
+	if c.Controlled {
+		o.Detectors.Isolation.Controlled, o.Detectors.UnknownUse.Controlled = true, true
+	}
+	o.Detectors.Saturated.QueueTimeSLO = c.Objective
+	o.Cluster.Waiting.SLO = c.Wait
+	return o
 }
 
 // start is when all nodes begin: a Monday, so that weeks have weekends.
@@ -42,16 +59,17 @@ type Result struct {
 
 // engine returns an engine as a real agent has it.
 func (o Options) engine() *detect.Engine {
+	if o.cluster {
+		return detect.NewEngine(detect.Config{Settings: o.Settings, Node: "cluster"}, detect.FleetDetectors(o.Cluster))
+	}
 	return detect.NewEngine(detect.Config{Settings: o.Settings, Budget: detect.Budget{GPUs: o.GPUs}}, detect.Detectors(o.Detectors))
 }
 
 // Run lives through one case on a node of its own.
 func (o Options) Run(c *synth.Case, number int) (*Result, error) {
-	if c.Alone {
-		o.GPUs = 0
-	}
+	o = o.forCase(c)
 	from := start.Add(8*time.Hour + time.Duration(number)*37*time.Minute)
-	t := &synth.Trial{Case: c, From: from.Add(c.Warm), To: from.Add(c.Warm + c.Lasts)}
+	t := &synth.Trial{Case: c, From: from.Add(c.Learn + c.Warm), To: from.Add(c.Learn + c.Warm + c.Lasts)}
 	board := synth.H100
 	if number%4 == 3 && !c.Activity {
 		board = synth.A100
