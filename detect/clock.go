@@ -103,7 +103,7 @@ func (d *Saturated) Shift(by time.Duration) {
 		b.util.Shift(by)
 	}
 	for _, w := range d.endpoints {
-		shift(by, &w.at, &w.moved, &w.p95At, &w.since)
+		shift(by, &w.at, &w.moved, &w.p95At, &w.long.at, &w.since)
 		w.queue.Shift(by)
 		w.waiters.Shift(by)
 	}

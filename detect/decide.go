@@ -33,6 +33,19 @@ func (f *figures) decide() (VerdictName, Confidence) {
 	return f.idle()
 }
 
+// refutes reports whether a verdict says of processes and owners what is not so any more.
+func (f *figures) refutes(v VerdictName) bool {
+	switch v {
+	case VerdictFree:
+		return f.open || f.given
+	case VerdictHeldWithoutProcess:
+		return f.open || !f.given
+	case VerdictIdleHeld:
+		return !f.open && f.listed
+	}
+	return false
+}
+
 // reaches reports whether a reading is at a limit. Who has one of the verdicts is there
 // until the reading is clear of it, so that noise around a limit changes nothing.
 func (f *figures) reaches(x, limit float64, names ...VerdictName) bool {

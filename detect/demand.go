@@ -37,9 +37,18 @@ type demand struct {
 	limit float64 // above which it is too long, NaN if unknown
 	slo   bool    // the limit is an objective, not a habit
 
+	long waitedLong // as requests last did
+
 	queue   *stream.Histogram // of queue-time p95
 	waiters *stream.Mean      // share of time in which requests waited too long
 	since   time.Time         // since when they do for most of the time; zero: they do not
+}
+
+// waitedLong is a reading at which requests waited too long. The newest one may be of a
+// queue that has just emptied.
+type waitedLong struct {
+	at               time.Time
+	waiting, p95, kv float64
 }
 
 func newDemand(cfg SaturatedConfig) *demand {
@@ -75,6 +84,9 @@ func (w *demand) update(e *collector.Endpoint, cfg SaturatedConfig) {
 	}
 
 	tooLong := w.waiting > 0 && w.p95 > w.limit && !w.stale(cfg)
+	if tooLong {
+		w.long = waitedLong{at, w.waiting, w.p95, w.kv}
+	}
 	w.waiters.Add(at, indicator(tooLong))
 	window := min(demandWindow, cfg.Window)
 	share, covered := w.waiters.Over(at, window)

@@ -29,7 +29,7 @@ type DetectorConfig struct {
 // Detectors returns all detectors, causes before what they hide.
 func Detectors(cfg DetectorConfig) []Detector {
 	judge := NewJudge()
-	saturated := NewSaturated(cfg.Saturated)
+	saturated := NewSaturated(cfg.Saturated, judge)
 	return []Detector{
 		NewXid(cfg.Xid),
 		NewSuspect(),

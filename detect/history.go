@@ -7,6 +7,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/internal/metric"
+	"gpuvigil/rules"
 )
 
 const (
@@ -195,10 +196,14 @@ func (e *Engine) History(of Subject) []History {
 
 // concerns reports whether an event may have to do with what was observed: it is about
 // the observation's owner, about a GPU of its, or about the node. Who came to another
-// GPU, or what another owner changed, says nothing.
-func (o *Observation) concerns(ev *collector.Event) bool {
+// GPU, or what another owner changed, says nothing; nor does an error on the GPU of
+// others, unless it is one of the hardware.
+func (o *Observation) concerns(ev *collector.Event, s *collector.Snapshot) bool {
 	if o.Subject.Kind == "node" {
 		return true
+	}
+	if ev.Kind == collector.XidEvent && ev.UUID != "" {
+		return o.GPU != nil && o.GPU.UUID == ev.UUID || ev.Fatal || rules.XidOf(ev.Code, ev.Text).Class.Severity() >= rules.Page || o.sharesJob(s.GPUByUUID(ev.UUID))
 	}
 	if ev.Kind == collector.OwnerEvent {
 		mine := func(who collector.Owner) bool {
@@ -207,6 +212,11 @@ func (o *Observation) concerns(ev *collector.Event) bool {
 		return o.GPU != nil && o.GPU.UUID == ev.UUID || o.ofOwner(mine)
 	}
 	return ev.Owner == (collector.Owner{}) || o.ofOwner(func(who collector.Owner) bool { return who.Kind == ev.Owner.Kind && who.ID == ev.Owner.ID })
+}
+
+// sharesJob reports whether one of the observation's owners has the GPU too.
+func (o *Observation) sharesJob(g *collector.GPU) bool {
+	return g != nil && o.ofOwner(func(who collector.Owner) bool { return who != (collector.Owner{}) && slices.Contains(g.Owners, who) })
 }
 
 // ofOwner reports whether the observation is about an owner who is meant.
@@ -243,14 +253,14 @@ func (l *eventLog) add(events []collector.Event) {
 }
 
 // before returns the newest events of the ten minutes before a finding began, of
-// the whole node: what broke one GPU often shows on another first. Of what one
-// owner changed, and of who came and went, only those are told that concern the
-// finding. What happened at its very beginning is the finding itself.
-func (l *eventLog) before(since time.Time, o *Observation) []collector.Event {
+// the whole node: what breaks one GPU's hardware often shows on another first. Of what
+// one owner changed or broke, and of who came and went, only those are told that concern
+// the finding. What happened at its very beginning is the finding itself.
+func (l *eventLog) before(since time.Time, o *Observation, s *collector.Snapshot) []collector.Event {
 	var out []collector.Event
 	for i := range l.events {
 		ev := &l.events[i]
-		if ev.Time.Before(since) && since.Sub(ev.Time) <= lookBack && o.concerns(ev) {
+		if ev.Time.Before(since) && since.Sub(ev.Time) <= lookBack && o.concerns(ev, s) {
 			out = append(out, *ev)
 		}
 	}

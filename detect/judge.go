@@ -19,6 +19,7 @@ const (
 	verdictDwell  = time.Minute      // for which another must hold before it takes over
 	verdictMixed  = 5 * time.Minute  // where the recent readings do not agree
 	wordsEvery    = time.Minute      // evidence is put into words anew
+	verdictGone   = 2 * time.Minute  // after which one that nothing speaks for any more stands no longer
 	pauseKept     = 10 * time.Minute // without a look, after which a verdict is not taken up again
 )
 
@@ -57,6 +58,16 @@ type judging interface{ Judge() *Judge }
 // Verdicts returns the verdict of each GPU of the newest snapshot, in its order. It
 // must not be modified and is good until the next one.
 func (j *Judge) Verdicts() []Verdict { return j.verdicts }
+
+// verdictOf returns the verdict of one GPU; empty if it has none.
+func (j *Judge) verdictOf(uuid string) VerdictName {
+	for i := range j.verdicts {
+		if j.verdicts[i].GPU == uuid {
+			return j.verdicts[i].Name
+		}
+	}
+	return ""
+}
 
 // Observe takes up a snapshot and reports whether a verdict changed.
 func (j *Judge) Observe(s *collector.Snapshot) (changed bool) {
@@ -111,22 +122,31 @@ func (j *Judge) conclude(s *collector.Snapshot) (changed bool) {
 			*v = Verdict{GPU: g.UUID, Index: g.Index, Owner: holder(g), Name: VerdictUnknown, Since: s.Time, Evidence: "more GPUs than are judged", Confidence: Certain}
 			continue
 		}
+		if st.standsOnNoProcess() && st.open > 0 {
+			st.beginAnew(s.Time)
+		}
 		f := j.figures(s, g, st, verdictWindow)
 		name, sure := f.decide()
 		recent := j.figures(s, g, st, recentWindow)
-		recentName, _ := recent.decide()
+		recentName, recentSure := recent.decide()
 		was := st.Name
-		st.settle(s.Time, name, recentName == name, holder(g))
-		if st.Name != was || v.GPU != g.UUID || s.Time.Sub(st.wordedAt) >= wordsEvery {
-			if st.Name == name {
+		st.settle(s.Time, name, recentName, f.refutes(st.Name), holder(g))
+		stale := st.Name == VerdictUnknown && st.worded != f.blind() // a fact, which may be another one now
+		if st.Name != was || v.Name != st.Name || v.GPU != g.UUID || stale || s.Time.Sub(st.wordedAt) >= wordsEvery {
+			switch {
+			case st.Name == name:
 				st.sure = sure
+			case st.Name == recentName && st.Name != was:
+				st.sure = recentSure
+			case st.Name != recentName:
+				st.sure = Likely // it stands only until another one has held for long enough
 			}
 			seen := &f
 			if recentName == st.Name {
 				seen = &recent // what is, without what was
 			}
 			st.worded, st.wordedAt = seen.words(st.Name, j.words[:0]), s.Time
-			changed = changed || st.Name != was
+			changed = changed || v.Name != st.Name || stale
 		}
 		*v = Verdict{GPU: g.UUID, Index: g.Index, Owner: st.Holder, Name: st.Name, Since: st.Since, Evidence: st.worded, Confidence: st.sure}
 	}
@@ -135,13 +155,18 @@ func (j *Judge) conclude(s *collector.Snapshot) (changed bool) {
 
 // settle lets another verdict take over once it has held for long enough. The means of
 // the whole window and those of its last minute must agree, or have to for longer: after
-// work has changed, the long ones mix what was with what is.
-func (st *judged) settle(at time.Time, name VerdictName, agreed bool, owner collector.Owner) {
+// work has changed, the long ones mix what was with what is. A verdict that a fact
+// refutes ends at once, and one that neither of them speaks for ends soon, also where
+// they do not agree on the next.
+func (st *judged) settle(at time.Time, name, recent VerdictName, refuted bool, owner collector.Owner) {
 	if owner != st.Holder {
 		st.Holder, st.Since = owner, at
 	}
 	if name != st.next {
 		st.next, st.nextAt = name, at
+	}
+	if st.heldAt.IsZero() || name == st.Name || recent == st.Name {
+		st.heldAt = at
 	}
 	if name == st.Name {
 		return
@@ -150,10 +175,27 @@ func (st *judged) settle(at time.Time, name VerdictName, agreed bool, owner coll
 	switch {
 	case st.Name == "", st.Name == VerdictUnknown && st.sure == Young: // there was none yet
 	case name == VerdictHung || name == VerdictStalled: // have been watched for minutes already
-	case !agreed && held < verdictMixed || held < dwell(name):
+	case refuted:
+	case at.Sub(st.heldAt) >= verdictGone: // long enough for the last minute to be of nothing else
+		st.Name, st.Since, st.heldAt = recent, st.heldAt, at
+		return
+	case recent != name && held < verdictMixed || held < dwell(name):
 		return
 	}
-	st.Name, st.Since = name, st.nextAt
+	st.Name, st.Since, st.heldAt = name, st.nextAt, at
+}
+
+// standsOnNoProcess reports whether the verdict says that no process has the GPU open.
+func (st *judged) standsOnNoProcess() bool {
+	return st.Name == VerdictFree || st.Name == VerdictHeldWithoutProcess
+}
+
+// beginAnew forgets the readings of a GPU that a process has opened: those of the time
+// before say nothing of it.
+func (st *judged) beginAnew(at time.Time) {
+	st.Name, st.Since, st.sure = VerdictUnknown, at, Young
+	st.begun, st.opened = at, true
+	st.resetMeans()
 }
 
 // dwell is for how long a verdict must hold. A job that starts, ends or dies passes what

@@ -46,6 +46,8 @@ type judged struct {
 
 	next     VerdictName // what would take over, and since when it holds
 	nextAt   time.Time
+	heldAt   time.Time // when readings last spoke for the verdict that stands
+	opened   bool      // it was begun anew when a process opened the GPU
 	sure     Confidence
 	worded   string
 	wordedAt time.Time
@@ -68,10 +70,14 @@ type judged struct {
 
 func newJudged() *judged {
 	st := &judged{Rest: stream.NewHistogram(powerHalfLife), Usual: stream.NewHistogram(powerHalfLife), slow: newSlowdowns()}
+	st.resetMeans()
+	return st
+}
+
+func (st *judged) resetMeans() {
 	for i := range st.mean {
 		st.mean[i] = stream.NewMean(jobWindow, 30, sampleGap)
 	}
-	return st
 }
 
 // take takes up a GPU's readings.

@@ -42,6 +42,7 @@ const (
 // nothing is told.
 type figures struct {
 	now  VerdictName // that stands
+	span string      // of the readings, in words
 	told string      // what the job's detector says, if it says something
 
 	util, sm, tensor, dram, memory, codec float64
@@ -54,11 +55,12 @@ type figures struct {
 	inside, waiting, kv, pushed                               float64 // of its endpoints
 	held, quota, workRead, remote, rx, loader, waitCPU, ioOwn float64 // of its workload
 
-	answers, known, young, cut, open, listed, given, allocations, notebook, served, several bool
-	hung, stalled                                                                           bool
-	slow                                                                                    int // of slowdownReasons, -1: none
-	slowShare                                                                               float64
-	owner                                                                                   collector.Owner
+	answers, tells, opened                                                         bool
+	known, young, cut, open, listed, given, allocations, notebook, served, several bool
+	hung, stalled                                                                  bool
+	slow                                                                           int // of slowdownReasons, -1: none
+	slowShare                                                                      float64
+	owner                                                                          collector.Owner
 }
 
 // figures gathers what is known of a GPU, from the means over a window.
@@ -66,7 +68,7 @@ func (j *Judge) figures(s *collector.Snapshot, g *collector.GPU, st *judged, win
 	now := s.Time
 	mean := func(i int) float64 { return over(st.mean[i], now, window, window/3) }
 	f := figures{
-		now: st.Name, answers: g.Answers(), cut: g.MIG, known: st.covered(now) >= verdictKnown, young: now.Sub(st.begun) <= 2*verdictWindow,
+		now: st.Name, span: "over the last 3 min", answers: g.Answers(), tells: g.Has(metric.Utilization) || g.Has(metric.SMActivity), opened: st.opened, cut: g.MIG, known: st.covered(now) >= verdictKnown, young: now.Sub(st.begun) <= 2*verdictWindow,
 		util: mean(meanUtil), sm: mean(meanSM), tensor: mean(meanTensor), dram: mean(meanDRAM), memory: mean(meanMemory), codec: mean(meanCodec),
 		power: mean(meanPower), clock: mean(meanClock), capped: mean(meanCapped), nvlink: mean(meanNVLink), pcie: mean(meanPCIe),
 		lowered: g.Value(metric.PowerLimit) / g.Value(metric.PowerDefaultLimit), rest: math.NaN(),
@@ -74,6 +76,9 @@ func (j *Judge) figures(s *collector.Snapshot, g *collector.GPU, st *judged, win
 		io: j.host.mean.of(hostIO, now, window), read: j.host.mean.of(hostRead, now, window),
 		open: st.open > 0, listed: st.listed, given: len(g.Owners) > 0, allocations: s.Node.Value(metric.AllocationsKnown) != 0,
 		notebook: st.notebook || isNotebook(holder(g).ID), slow: -1, owner: holder(g),
+	}
+	if window == recentWindow {
+		f.span = "over the last minute"
 	}
 	f.recent = st.recently(now)
 	limit := g.Value(metric.PowerLimit)

@@ -75,7 +75,7 @@ func (j *Judge) Shift(by time.Duration) {
 }
 
 func (st *judged) shift(by time.Duration) {
-	shift(by, &st.Since, &st.Seen, &st.nextAt, &st.wordedAt, &st.begun, &st.seen, &st.slowAt)
+	shift(by, &st.Since, &st.Seen, &st.nextAt, &st.heldAt, &st.wordedAt, &st.begun, &st.seen, &st.slowAt)
 	st.Rest.Shift(by)
 	st.Usual.Shift(by)
 	for _, m := range st.mean {

@@ -21,6 +21,7 @@ func (f *figures) words(of VerdictName, scratch []byte) string {
 		w.say(f.blind())
 		return string(w)
 	}
+	facts := len(w)
 	w.ratio("GPU", f.util, "busy")
 	w.ratio("SMs", f.sm, "")
 	w.ratio("tensor cores", f.tensor, "")
@@ -50,6 +51,9 @@ func (f *figures) words(of VerdictName, scratch []byte) string {
 			f.sayRequests(&w)
 		}
 	}
+	if len(w) > facts {
+		w.say(f.span)
+	}
 	return string(w)
 }
 
@@ -60,9 +64,11 @@ func (f *figures) blind() string {
 		return "the driver does not answer for it"
 	case f.cut:
 		return "it is cut into MIG instances, and what they do together is not told"
+	case !f.known && f.tells && f.young && f.opened:
+		return "a process has opened it, and there are less than two minutes of readings since"
 	case !f.known && f.young:
 		return "less than two minutes of readings yet"
-	case math.IsNaN(f.util) && math.IsNaN(f.sm):
+	case !f.tells && math.IsNaN(f.util) && math.IsNaN(f.sm):
 		return "neither its utilization nor its SM activity is told"
 	case !f.known:
 		return "less than two minutes of readings since it answers again"

@@ -113,7 +113,7 @@ func (e *Engine) begin(t *tracked, o *Observation) {
 		Rule: t.Rule, Subject: t.Subject, Cause: t.Cause, State: Pending,
 		Since: since, LastSeen: e.now, Score: o.Score, Flaps: t.Flaps,
 		Node: e.node(), GPUIndex: -1, Simulated: e.snapshot.Simulated,
-		Before: e.events.before(since, o),
+		Before: e.events.before(since, o, e.snapshot),
 	}
 	t.worse, t.incident = false, nil
 }

@@ -77,7 +77,7 @@ func TestWhatAnOlderReleaseKnewOfEndpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := NewSaturated(SaturatedConfig{})
+	d := NewSaturated(SaturatedConfig{}, NewJudge())
 	if err := d.Restore([]byte(`{"version":1,"endpoints":{"http://chat-70b:8000/metrics":` + string(queue) +
 		`},"seen":{"http://chat-70b:8000/metrics":"2026-03-01T00:00:00Z"}}`)); err != nil {
 		t.Fatal(err)

@@ -309,7 +309,7 @@ func TestQueueingFollowsTheClock(t *testing.T) {
 }
 
 func TestQueuesAreBounded(t *testing.T) {
-	d := NewQueueing(NewSaturated(SaturatedConfig{}))
+	d := NewQueueing(NewSaturated(SaturatedConfig{}, NewJudge()))
 	s := node(day, 1)
 	for i := range maxQueues + 20 {
 		e := endpoint(s)
@@ -382,7 +382,7 @@ func TestPattern(t *testing.T) {
 }
 
 func BenchmarkQueueing(b *testing.B) {
-	d := NewQueueing(NewSaturated(SaturatedConfig{QueueTimeSLO: time.Second}))
+	d := NewQueueing(NewSaturated(SaturatedConfig{QueueTimeSLO: time.Second}, NewJudge()))
 	snapshots := make([]*collector.Snapshot, 600)
 	for i := range snapshots {
 		s := node(day.Add(time.Duration(i)*time.Second), 8)

@@ -34,6 +34,7 @@ const (
 // only while requests wait for the GPU longer than they should.
 type Saturated struct {
 	cfg       SaturatedConfig
+	judge     *Judge
 	gpus      map[string]*busyState
 	endpoints map[collector.EndpointKey]*demand
 	cpuAt     time.Time
@@ -51,15 +52,16 @@ type busyState struct {
 	toldOf     *demand
 }
 
-// NewSaturated returns the detector of rule saturated_gpu.
-func NewSaturated(cfg SaturatedConfig) *Saturated {
+// NewSaturated returns the detector of rule saturated_gpu. What the GPU is full of, the
+// judge knows.
+func NewSaturated(cfg SaturatedConfig, judge *Judge) *Saturated {
 	if cfg.Window <= 0 {
 		cfg.Window = 5 * time.Minute
 	}
 	if cfg.StaleAfter <= 0 {
 		cfg.StaleAfter = 2 * time.Minute
 	}
-	d := &Saturated{cfg: cfg, gpus: map[string]*busyState{}, endpoints: map[collector.EndpointKey]*demand{}}
+	d := &Saturated{cfg: cfg, judge: judge, gpus: map[string]*busyState{}, endpoints: map[collector.EndpointKey]*demand{}}
 	d.cpu, d.core = d.window(), d.window()
 	return d
 }
@@ -137,6 +139,10 @@ func (d *Saturated) tell(s *collector.Snapshot, g *collector.GPU, b *busyState, 
 		if b.toldOf != worst || s.Time.Sub(b.toldAt) >= evidenceEvery {
 			util, _ := b.util.Over(s.Time, d.cfg.Window)
 			b.told, b.toldAt, b.toldOf = worst.evidence(util, cpu, s.Time.Sub(o.At)), s.Time, worst
+			if d.judge.verdictOf(g.UUID) == VerdictVRAMBound {
+				b.told.Title = "KV cache full while the CPU idles"
+				b.told.Action = "The KV cache is the limit: give it more memory, shorten the context, or add replicas; scale on waiting requests instead of CPU usage."
+			}
 		}
 		o.Evidence = b.told
 	}
@@ -200,13 +206,16 @@ func (d *Saturated) roomFor() bool {
 // evidence says what was seen: how busy the GPU and the CPUs were, and who waits.
 func (w *demand) evidence(util, cpu float64, lasted time.Duration) Evidence {
 	limit := w.limit
-	ev := Evidence{Observed: w.p95, Want: &limit}
+	ev := Evidence{Observed: w.long.p95, Want: &limit}
 	seen := []string{
 		fmt.Sprintf("GPU %s busy for %s", percentOf(util), span(lasted)), "CPU " + percentOf(cpu),
-		fmt.Sprintf("%.0f requests waiting", w.waiting), "queue-time p95 " + seconds(w.p95),
+		fmt.Sprintf("%.0f requests waiting", w.long.waiting), "queue-time p95 " + seconds(w.long.p95),
 	}
-	if w.kv >= 0 {
-		seen = append(seen, "KV cache "+percentOf(w.kv))
+	if w.long.kv >= 0 {
+		seen = append(seen, "KV cache "+percentOf(w.long.kv))
+	}
+	if w.at.After(w.long.at) {
+		seen = append(seen, "until "+clock(w.long.at))
 	}
 	ev.Seen = strings.Join(seen, ", ")
 	if w.model != "" {

@@ -222,3 +222,43 @@ func TestShorterWindow(t *testing.T) {
 		t.Errorf("seen %q, want a time of some 20 s", f.Evidence.Seen)
 	}
 }
+
+// Evidence made in the minute after a queue has emptied is of the queue, and says until
+// when it was there.
+func TestSaturatedSaysUntilWhenRequestsWaited(t *testing.T) {
+	st := newStage(t, withSLO, time.Second)
+	st.set = saturatedLoad.apply
+	st.run(8 * time.Minute)
+	st.fires(rules.IDSaturatedGPU)
+	until := clock(st.now)
+	empty := saturatedLoad
+	empty.waiting, empty.kv = 0, 0.5
+	st.set = empty.apply
+	st.run(20 * time.Second)
+	seen := st.fires(rules.IDSaturatedGPU).Evidence.Seen
+	if !strings.Contains(seen, "38 requests waiting") || !strings.Contains(seen, "KV cache 97 %") || !strings.HasSuffix(seen, "until "+until) {
+		t.Errorf("after the queue has emptied it says %q, want what it was until %s", seen, until)
+	}
+}
+
+// What the verdict calls the limit is what the finding asks to be widened.
+func TestSaturatedNamesTheKVCache(t *testing.T) {
+	for _, full := range []bool{true, false} {
+		st := newStage(t, withSLO, time.Second)
+		l := saturatedLoad
+		if l.owner = pod; !full {
+			l.kv = 0.4
+		}
+		st.set = func(s *collector.Snapshot) {
+			l.apply(s)
+			s.GPUs[0].Set(metric.SMActivity, 0.8)
+			s.GPUs[0].Set(metric.ProcessCount, 1)
+		}
+		st.run(15 * time.Minute)
+		st.mustBe(map[bool]VerdictName{true: VerdictVRAMBound, false: VerdictComputeBound}[full])
+		ev := st.fires(rules.IDSaturatedGPU).Evidence
+		if strings.Contains(ev.Title, "KV cache") != full || strings.Contains(ev.Action, "KV cache is the limit") != full {
+			t.Errorf("with the verdict %s the finding is called %q and asks: %s", st.verdict().Name, ev.Title, ev.Action)
+		}
+	}
+}

@@ -37,6 +37,11 @@ func (st *stage) run(d time.Duration) []Incident {
 		st.set(s)
 		told = append(told, st.e.Observe(s)...)
 	}
+	for _, w := range st.e.watchers {
+		if w.statistical && !w.rule.Statistical {
+			st.t.Errorf("a finding of %s is told from what is usual (it has a surprise), and the book does not call the rule statistical: a promoted one would page without a clean history", w.rule.ID)
+		}
+	}
 	if n := failures(st.e); n > st.failed {
 		st.t.Fatalf("detectors failed on %d snapshots", n-st.failed)
 	}

@@ -28,10 +28,12 @@ type recordDay struct {
 
 // Standing is how a rule stands with the alert budget.
 type Standing struct {
-	Rule        rules.ID `json:"rule"`
-	Statistical bool     `json:"statistical"`
-	Promoted    bool     `json:"promoted"`
-	Fired       int      `json:"fired_7d"` // findings in the last seven days
+	Rule        rules.ID       `json:"rule"`
+	Severity    rules.Severity `json:"severity"` // the most that its findings may have, as configured
+	Pages       bool           `json:"pages"`    // it may wake somebody, also in the first days
+	Statistical bool           `json:"statistical"`
+	Promoted    bool           `json:"promoted"`
+	Fired       int            `json:"fired_7d"` // findings in the last seven days
 
 	// Of a statistical rule: the nats that a finding and a page need, and the clean
 	// history of the GPUs, in weeks, that there is and that a page takes.
@@ -84,7 +86,7 @@ func (e *Engine) standings() []Standing {
 	out := make([]Standing, 0, len(e.watchers))
 	for _, w := range e.watchers {
 		s := Standing{
-			Rule: w.rule.ID, Statistical: w.statistical, Promoted: w.promoted,
+			Rule: w.rule.ID, Severity: w.bound(w.rule.Severity, false), Pages: w.pages, Statistical: w.statistical, Promoted: w.promoted,
 			Fired: w.record.firedSince(epochDay(e.now) - lastWeek + 1),
 		}
 		if s.Statistical {

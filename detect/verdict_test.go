@@ -259,7 +259,11 @@ func TestVerdicts(t *testing.T) {
 				}
 				st.only(&scene, 9*time.Minute, VerdictComputeBound, c.want)
 				st.mustBe(c.want, c.words...)
-				st.only(&work, 9*time.Minute, VerdictComputeBound, c.want)
+				between := c.want
+				if between == VerdictFree || between == VerdictHeldWithoutProcess {
+					between = VerdictUnknown // from the moment at which a process opens it
+				}
+				st.only(&work, 9*time.Minute, VerdictComputeBound, c.want, between)
 				st.mustBe(VerdictComputeBound)
 				for _, in := range st.told {
 					if in.Rule != rules.IDThrottledGPU && in.Rule != rules.IDIdleGPU && in.Rule != rules.IDGPULost {
@@ -269,6 +273,90 @@ func TestVerdicts(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What the verdict says of a queue is of the last minutes, and once it is gone for minutes
+// so is the verdict.
+func TestVerdictEndsWithItsCondition(t *testing.T) {
+	for _, step := range []time.Duration{time.Second, 15 * time.Second} {
+		st := newStage(t, DetectorConfig{}, step)
+		c := atWork()
+		c.gpus, c.owner, c.util, c.sm, c.tensor, c.dram, c.watts, c.nvlink = 1, pod, 1, 0.5, 0.1, 0.5, 400, 0
+		c.served, c.running, c.waiting, c.kv = true, 64, 24.9, 0.99
+		st.play(&c, 20*time.Minute)
+		st.mustBe(VerdictVRAMBound, "24.9 waiting", "over the last ")
+		c.waiting, c.kv = 0, 0.5
+		turn := 0
+		c.also = func(s *collector.Snapshot) { // what comes instead does not stand still
+			if turn++; turn*int(step)/int(40*time.Second)%2 == 0 {
+				s.GPUs[0].Set(metric.DRAMActivity, 0.8)
+			}
+		}
+		st.play(&c, 3*time.Minute)
+		if v := st.verdict(); v.Name == VerdictVRAMBound && strings.Contains(v.Evidence, "24.9") {
+			t.Errorf("three minutes after the queue emptied the evidence is still of before: %s", v.Evidence)
+		}
+		st.play(&c, 2*time.Minute)
+		if v := st.verdict(); v.Name == VerdictVRAMBound {
+			t.Errorf("five minutes after the KV cache emptied the verdict still is %s, %s: %s", v.Name, v.Confidence, v.Evidence)
+		}
+	}
+}
+
+// That nobody has a GPU open is a fact, which ends with the first process.
+func TestCertainVerdictEndsWithItsFact(t *testing.T) {
+	for name, owner := range map[string]collector.Owner{"free": {}, "held": job} {
+		st := newStage(t, DetectorConfig{}, time.Second)
+		c := atWork()
+		c.gpus, c.owner, c.process = 1, owner, ""
+		c.util, c.sm, c.tensor, c.dram, c.watts, c.nvlink = 0, 0, 0, 0, 71, 0
+		st.play(&c, 20*time.Minute)
+		if v := st.verdict().Name; v != VerdictFree && v != VerdictHeldWithoutProcess {
+			t.Fatalf("%s: without a process the verdict is %s", name, v)
+		}
+		c.process, c.util, c.sm, c.watts = "sweep.py", 0.62, 0.5, 400
+		st.play(&c, 2*judgeEvery)
+		st.mustBe(VerdictUnknown, "a process has opened it")
+		st.play(&c, 3*time.Minute)
+		if v := st.verdict(); v.Name == VerdictUnknown || !strings.Contains(v.Evidence, "GPU 62 % busy") {
+			t.Errorf("%s: three minutes after a process opened it the verdict is %s: %s", name, v.Name, v.Evidence)
+		}
+	}
+}
+
+// A GPU that is given away, or taken back, is so at once.
+func TestVerdictFollowsTheOwner(t *testing.T) {
+	st := newStage(t, DetectorConfig{}, time.Second)
+	c := atWork()
+	c.gpus, c.owner, c.process = 1, collector.Owner{}, ""
+	c.util, c.sm, c.tensor, c.dram, c.watts, c.nvlink = 0, 0, 0, 0, 71, 0
+	st.play(&c, 20*time.Minute)
+	st.mustBe(VerdictFree)
+	c.owner = job
+	st.play(&c, judgeEvery)
+	st.mustBe(VerdictHeldWithoutProcess)
+	c.owner = collector.Owner{}
+	st.play(&c, judgeEvery)
+	st.mustBe(VerdictFree)
+}
+
+// What a GPU tells is not said to be missing: it has only just come back.
+func TestUnknownSaysWhatIsMissing(t *testing.T) {
+	st := newStage(t, DetectorConfig{}, time.Second)
+	c := atWork()
+	c.gpus = 1
+	st.play(&c, 20*time.Minute)
+	c.also = func(s *collector.Snapshot) {
+		s.GPUs[0].Present, s.GPUs[0].Readings = false, collector.NewReadings(metric.GPU)
+	}
+	st.play(&c, 10*time.Minute)
+	st.mustBe(VerdictUnknown, "does not answer")
+	c.also, c.util, c.sm = nil, 0, nan
+	st.play(&c, judgeEvery)
+	st.mustBe(VerdictUnknown, "less than two minutes of readings since it answers again")
+	c.util = nan
+	st.play(&c, 10*time.Minute)
+	st.mustBe(VerdictUnknown, "neither its utilization nor its SM activity is told")
 }
 
 // reason sets a clock event reason for a share of the snapshots.

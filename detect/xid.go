@@ -35,6 +35,7 @@ type Xid struct {
 	order []string // of gpus, by first error
 	now   time.Time
 	known map[seenXid]time.Time // time of the newest error of each code
+	most  int                   // GPUs that were there at once, lost ones among them
 }
 
 type seenXid struct {
@@ -82,12 +83,23 @@ func (d *Xid) Observe(s *collector.Snapshot, report func(Observation)) {
 	for _, uuid := range d.order {
 		d.settle(s, uuid, d.gpus[uuid])
 	}
+	d.most = max(d.most, len(s.GPUs)+d.missing(s))
 	for _, uuid := range d.order {
 		g := d.gpus[uuid]
 		for _, f := range g.Faults {
 			d.report(s, uuid, g, f, answering, report)
 		}
 	}
+}
+
+// missing is how many GPUs were lost to an error and are not in the snapshot at all.
+func (d *Xid) missing(s *collector.Snapshot) (n int) {
+	for uuid, g := range d.gpus {
+		if uuid != "" && g.Absent && s.GPUByUUID(uuid) == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // fell takes up one error.
@@ -216,7 +228,7 @@ func (d *Xid) report(s *collector.Snapshot, uuid string, g *faulty, f *fault, an
 	if !f.Told || lost {
 		o.Score = float64(f.Count)
 		if !f.Told || f.answering != answering || f.told.Seen == "" {
-			f.told, f.answering = d.evidence(f, entry, lost, answering, len(s.GPUs)), answering
+			f.told, f.answering = d.evidence(f, entry, lost, answering, d.most), answering
 		}
 		o.Evidence = f.told
 		f.Told = true

@@ -50,6 +50,25 @@ func (x *xidStage) falls(code int, text string) []Incident {
 	return x.run(time.Second)
 }
 
+// A GPU that is not even listed any more is one of those that there were, also after a
+// restart of the agent.
+func TestLostGPUThatIsNotListedCounts(t *testing.T) {
+	x := newXidStage(t)
+	x.run(time.Minute)
+	x.set = func(s *collector.Snapshot) {
+		s.GPUs = s.GPUs[1:]
+		s.Events, x.fall = x.fall, nil
+	}
+	x.falls(79, "")
+	for range 2 {
+		x.run(time.Minute)
+		if f := x.fires(rules.IDXid); !strings.HasSuffix(f.Evidence.Seen, "; 1 of 2 GPUs answer") {
+			t.Errorf("seen %q, want that one of two GPUs answers", f.Evidence.Seen)
+		}
+		x.restart()
+	}
+}
+
 func TestLostGPULastsUntilItAnswers(t *testing.T) {
 	x := newXidStage(t)
 	x.run(time.Minute)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"gpuvigil/detect"
 	"gpuvigil/internal/golden"
 	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
@@ -49,6 +50,8 @@ var generated = regexp.MustCompile(`(?s)(<!-- generated: ([a-z_ ]+) -->\n)(.*?)(
 // generators gives each generated part its content, in Markdown.
 func generators(t *testing.T) map[string]func(*testing.T) string {
 	all := map[string]func(*testing.T) string{
+		"alert_budget": func(*testing.T) string { return budgetTable() },
+
 		"rules":    func(*testing.T) string { return ruleTable() },
 		"xid":      func(*testing.T) string { return xidTable() },
 		"alerts":   alertTable,
@@ -122,6 +125,21 @@ func ruleTable() string {
 		rows = append(rows, []string{fmt.Sprintf("[%s](docs/rules.md#%s)", r.Title, r.Runbook), "`" + string(r.ID) + "`", severity, r.Meaning})
 	}
 	return table([]string{"finding", "rule", "severity", "what it means"}, rows)
+}
+
+// budgetTable is what the default alert budget asks of the statistical rules, as the
+// engine says it of fleets of several sizes.
+func budgetTable() string {
+	var rows [][]string
+	n := 0
+	for _, gpus := range []int{8, 200, 2000, 10000} {
+		standings := detect.NewEngine(detect.Config{Budget: detect.Budget{GPUs: gpus}}, detect.Detectors(detect.DetectorConfig{})).View().Standings
+		standings = slices.DeleteFunc(standings, func(s detect.Standing) bool { return !s.Statistical })
+		n = len(standings)
+		s := standings[0]
+		rows = append(rows, []string{fmt.Sprint(gpus), fmt.Sprintf("%.1f nats", s.Need), fmt.Sprintf("%.1f nats", s.NeedPage), fmt.Sprintf("%.0f", s.ProofWeeks)})
+	}
+	return table([]string{fmt.Sprintf("GPUs, with all %d such rules", n), "a ticket takes", "a page takes", "and clean GPU-weeks"}, rows)
 }
 
 func badVersionTable() string {

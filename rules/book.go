@@ -411,9 +411,10 @@ var book = []*Rule{
 		Runbook: "isolation",
 	},
 	{
-		ID:       IDDataMovement,
-		Title:    "Unusual data movement",
-		Severity: Ticket,
+		ID:          IDDataMovement,
+		Title:       "Unusual data movement",
+		Severity:    Ticket,
+		Statistical: true,
 		Meaning: "An owner moved far more over its network than it ever does, and is connected to a public network that workloads of its kind were never connected to: " +
 			"in one hour, or little by little over hours. Movement that is only unusual is information.",
 		Action:  "Ask the owner where the data goes; if he cannot tell, cut off the workload's egress and keep it for the security team.",
@@ -423,9 +424,10 @@ var book = []*Rule{
 		Runbook: "data_movement",
 	},
 	{
-		ID:       IDSpend,
-		Title:    "Spending beyond plan or without output",
-		Severity: Ticket,
+		ID:          IDSpend,
+		Title:       "Spending beyond plan or without output",
+		Severity:    Ticket,
+		Statistical: true,
 		Meaning: "A team's budget of the month will not last, its spending has run away, a workload costs more than was declared for it, " +
 			"or GPU time is paid for that yields much less work than it did, or none.",
 		Action: "Ask the team whether it is planned; if not, stop what runs away, and restart what makes no progress from its checkpoint.",
@@ -450,9 +452,10 @@ var book = []*Rule{
 		Runbook:  "unallocated_compute",
 	},
 	{
-		ID:       IDUnknownUse,
-		Title:    "Unknown use of a GPU",
-		Severity: Ticket,
+		ID:          IDUnknownUse,
+		Title:       "Unknown use of a GPU",
+		Severity:    Ticket,
+		Statistical: true,
 		Meaning: "A process by a name, or a user, that was never seen on the node's GPUs in the weeks that it was watched. " +
 			"It is information, and a ticket on a pool whose use is declared to be controlled.",
 		Action:  "On a controlled pool: find out who started it and whether that was approved.",

@@ -42,7 +42,7 @@ func printRules(out io.Writer, f *server.Findings) error {
 		if r == nil {
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", s.Rule, r.Severity, s.Fired, needs(s), consequence(s, r))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", s.Rule, s.Severity, s.Fired, needs(s), consequence(s, r))
 	}
 	return w.Flush()
 }
@@ -58,16 +58,29 @@ func needs(s detect.Standing) string {
 // consequence says what promoting the rule would change.
 func consequence(s detect.Standing, r *rules.Rule) string {
 	switch {
+	case r.Pages && s.Severity < rules.Page:
+		return fmt.Sprintf("nothing: it is on the list of those that page, and rules.%s.severity keeps it from it", s.Rule)
 	case r.Pages:
 		return "nothing: it pages out of the box"
 	case s.Promoted:
-		return "it is promoted"
-	case !s.Statistical:
-		return "also sent in the first days; may page where rules." + string(s.Rule) + ".severity is page"
-	case s.CleanWeeks < s.ProofWeeks:
-		return fmt.Sprintf("also sent in the first days; no page before %.0f clean GPU-weeks, there are %.1f", s.ProofWeeks, s.CleanWeeks)
+		return "it is promoted; " + whenItPages(s)
 	}
-	return fmt.Sprintf("also sent in the first days; pages from %.1f nats on where rules.%s.severity is page", s.NeedPage, s.Rule)
+	return "also sent in the first days; " + whenItPages(s)
+}
+
+// whenItPages says what a promoted rule takes to wake somebody.
+func whenItPages(s detect.Standing) string {
+	switch {
+	case s.Statistical && s.CleanWeeks < s.ProofWeeks:
+		return fmt.Sprintf("no page by statistics before %.0f clean GPU-weeks, there are %.1f", s.ProofWeeks, s.CleanWeeks)
+	case s.Severity < rules.Page && s.Statistical:
+		return fmt.Sprintf("pages from %.1f nats on where rules.%s.severity is page", s.NeedPage, s.Rule)
+	case s.Severity < rules.Page:
+		return fmt.Sprintf("may page where rules.%s.severity is page", s.Rule)
+	case s.Statistical:
+		return fmt.Sprintf("pages from %.1f nats on", s.NeedPage)
+	}
+	return "may page"
 }
 
 func printPromotion(out io.Writer, f *server.Findings, r *rules.Rule) error {

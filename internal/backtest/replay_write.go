@@ -142,14 +142,12 @@ func (r *Replayed) weekly(s rules.Severity, gpus int) Incidence {
 	need, n := needed(s, gpus), 0
 	for i := range counted {
 		in := &counted[i].Incident
-		if in.Severity == s && slices.ContainsFunc(in.Members, func(f detect.Finding) bool { return !statistical(f.Rule) || f.Surprise >= need }) {
+		if in.Severity == s && slices.ContainsFunc(in.Members, func(f detect.Finding) bool { return f.Surprise == 0 || f.Surprise >= need }) {
 			n++
 		}
 	}
 	return Incidence{n, r.Figures.Watched.Hours() / week.Hours()}
 }
-
-func statistical(id rules.ID) bool { r := rules.Get(id); return r != nil && r.Statistical }
 
 // needed is the surprise, in nats, that the default budget asks of a statistical finding
 // in a fleet of so many GPUs.
