@@ -120,6 +120,7 @@ func verify(tx *bbolt.Tx) error {
 			if v == nil {
 				return fmt.Errorf("%.60q is no value", k)
 			}
+			touch(k)
 			touch(v)
 			return nil
 		})
