@@ -72,13 +72,17 @@ func summary(byRule map[rules.ID][]*keptBack, node string, end time.Time) *detec
 		clauses = append(clauses, fmt.Sprintf("%s %d × (%s, last %s on %s)", id, len(kept), worst, last.At.UTC().Format("2 Jan 15:04 MST"), last.On))
 		all += len(kept)
 	}
+	findings := "findings"
+	if all == 1 {
+		findings = "finding"
+	}
 	return &detect.Incident{
 		ID: firstWeek, Rule: firstWeek, Cause: firstWeek, Severity: rules.Info, State: detect.Firing, Opened: end, Updated: end,
 		Members: []detect.Finding{{
 			Rule: firstWeek, Cause: firstWeek, Subject: detect.Subject{Kind: "node", ID: node}, Node: node, GPUIndex: -1,
 			Severity: rules.Info, State: detect.Firing, Since: end,
 			Evidence: detect.Evidence{
-				Title:      fmt.Sprintf("first days over: %d findings would have been sent", all),
+				Title:      fmt.Sprintf("first days over: %d %s would have been sent", all, findings),
 				Seen:       strings.Join(clauses, "; "),
 				Expected:   "from now on findings like these are sent as they come",
 				Confidence: detect.Certain,
