@@ -2,7 +2,9 @@ package alerting_test
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,11 +17,22 @@ import (
 const aWeek = 7 * 24 * time.Hour
 
 // told is a notifier that keeps the words.
-type told struct{ texts []string }
+type told struct {
+	mu    sync.Mutex
+	words []string
+}
 
 func (n *told) Notify(_ context.Context, m alerting.Message, _ string) (string, error) {
-	n.texts = append(n.texts, alerting.Render(m).String())
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.words = append(n.words, alerting.Render(m).String())
 	return "ref-" + m.Incident.ID, nil
+}
+
+func (n *told) texts() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.words)
 }
 
 func saturated(id string) detect.Incident {
@@ -45,23 +58,23 @@ func TestTheFirstWeekIsSummedUpOnceForEachRule(t *testing.T) {
 		b.end() // it is remembered over a restart
 		b.start()
 		time.Sleep(aWeek - 3*24*time.Hour - time.Hour)
-		if len(words.texts) != 0 {
-			t.Fatalf("in the first week was sent: %q", words.texts)
+		if len(words.texts()) != 0 {
+			t.Fatalf("in the first week was sent: %q", words.texts())
 		}
 		time.Sleep(2 * time.Hour)
-		if len(words.texts) != 1 {
-			t.Fatalf("after the first week %d messages were sent, want the sum alone: %q", len(words.texts), words.texts)
+		if len(words.texts()) != 1 {
+			t.Fatalf("after the first week %d messages were sent, want the sum alone: %q", len(words.texts()), words.texts())
 		}
 		for _, want := range []string{"INFO gpu-117", "3 findings would have been sent", "saturated_gpu 2 × (ticket, last 14 Mar", "on gpu-117/3", "; idle_gpu 1 ×", "gpuvigil promote"} {
-			if !strings.Contains(words.texts[0], want) {
-				t.Errorf("the sum does not say %q:\n%s", want, words.texts[0])
+			if !strings.Contains(words.texts()[0], want) {
+				t.Errorf("the sum does not say %q:\n%s", want, words.texts()[0])
 			}
 		}
 		b.end()
 		b.start()
 		time.Sleep(aWeek)
-		if len(words.texts) != 1 {
-			t.Errorf("the first week is summed up %d times", len(words.texts))
+		if len(words.texts()) != 1 {
+			t.Errorf("the first week is summed up %d times", len(words.texts()))
 		}
 		b.end()
 	})
