@@ -49,6 +49,8 @@ var ErrNewer = errors.New("run the newer release again, or move the state file a
 // Save returns what must survive a restart: findings, incidents, what happened
 // lately, and the memory of the detectors. The six hours of history are not in it.
 func (e *Engine) Save() ([]byte, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	s, err := e.save()
 	if err != nil {
 		return nil, err
@@ -59,6 +61,8 @@ func (e *Engine) Save() ([]byte, error) {
 // SaveParts returns the same with the memories beside the state: one that is damaged
 // on the disk then costs that detector's alone.
 func (e *Engine) SaveParts() (state []byte, memories map[rules.ID]json.RawMessage, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	s, err := e.save()
 	if err != nil {
 		return nil, nil, err
@@ -76,9 +80,9 @@ func (s *engineState) encode() ([]byte, error) {
 	return data, nil
 }
 
+// save gathers the state. It shares what the engine goes on changing, so the caller
+// holds e.mu until it is encoded.
 func (e *Engine) save() (*engineState, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	s := &engineState{
 		Version: stateVersion, Time: e.now, Finished: e.finished, Events: e.events.events,
 		Detectors: map[rules.ID]json.RawMessage{}, Records: maps.Clone(e.records), Drained: e.state.drained,
