@@ -133,7 +133,7 @@ func (d *demo) page(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<strong>Simulated</strong>", rules.Get(rules.IDSaturatedGPU).Title, rules.Get(rules.IDIdleGPU).Title,
+	for _, want := range []string{"<strong>Simulated</strong>", "while the CPU idles", rules.Get(rules.IDIdleGPU).Title,
 		"NVIDIA H100", "slurm/4711", "meta-llama/Llama-3.1-70B-Instruct"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the demo's page does not show %q", want)
@@ -152,7 +152,7 @@ func (d *demo) terminal(t *testing.T) {
 		t.Errorf("gpuvigil status exits %d, want 2 as a page fires, and says:\n%s", code, said)
 	}
 	code, said = d.agent.ask(t, "why")
-	if code != 2 || !containsAll(said, []string{"SIMULATED", "Xid 79", "seen", "since", "do", rules.Get(rules.IDSaturatedGPU).Title}) {
+	if code != 2 || !containsAll(said, []string{"SIMULATED", "Xid 79", "seen", "since", "do", "while the CPU idles"}) {
 		t.Errorf("gpuvigil why exits %d, want 2, and says:\n%s", code, said)
 	}
 	code, said = d.agent.ask(t, "why", "job:slurm/4711")
