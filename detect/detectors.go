@@ -1,8 +1,6 @@
 package detect
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -127,21 +125,4 @@ func isNotebook(name string) bool {
 		}
 	}
 	return false
-}
-
-// decodeState reads a detector's memory, whose JSON has a field version.
-func decodeState(data []byte, into any, newest int) error {
-	var v struct {
-		Version int `json:"version"`
-	}
-	if err := json.Unmarshal(data, &v); err != nil {
-		return fmt.Errorf("its memory is damaged: %w", err)
-	}
-	if v.Version < 1 || v.Version > newest {
-		return fmt.Errorf("its memory has version %d, this release knows 1 to %d: run the newer release again to keep it", v.Version, newest)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("its memory is damaged: %w", err)
-	}
-	return nil
 }

@@ -251,26 +251,15 @@ func (d *GPUMemory) Shift(by time.Duration) {
 	}
 }
 
-type gpuMemoryState struct {
-	Version int                      `json:"version"`
-	GPUs    map[string]*memoryHealth `json:"gpus"`
-}
-
 // Save returns the errors of each GPU, and how many are usual.
-func (d *GPUMemory) Save() ([]byte, error) { return json.Marshal(gpuMemoryState{1, d.gpus}) }
+func (d *GPUMemory) Save() ([]byte, error) { return json.Marshal(gpusState[memoryHealth]{1, d.gpus}) }
 
 // Restore takes up what Save returned.
 func (d *GPUMemory) Restore(data []byte) error {
-	var s gpuMemoryState
-	if err := decodeState(data, &s, 1); err != nil {
+	gpus, err := restoreGPUs[memoryHealth](data)
+	if err != nil {
 		return err
 	}
-	d.gpus = map[string]*memoryHealth{}
-	for uuid, h := range s.GPUs {
-		if h != nil {
-			h.name()
-			d.gpus[uuid] = h
-		}
-	}
+	d.gpus = gpus
 	return nil
 }

@@ -54,15 +54,8 @@ func (h *habits) get(k habitKey, now time.Time) *habit {
 	if v := h.of[k]; v != nil {
 		return v
 	}
-	if len(h.of) >= maxHabits {
-		for key, v := range h.of {
-			if now.Sub(v.seen) > habitsKept {
-				delete(h.of, key)
-			}
-		}
-		if len(h.of) >= maxHabits {
-			return nil
-		}
+	if !room(h.of, maxHabits, habitsKept, func(v *habit) time.Time { return v.seen }, now) {
+		return nil
 	}
 	v := &habit{mean: math.NaN()}
 	if peer := h.peer(k, now); peer != nil {

@@ -107,7 +107,7 @@ func (j *Judge) gather(s *collector.Snapshot) {
 			k = nil // another one of the same name
 		}
 		if k == nil {
-			if j.jobs[owner] == nil && !room(j.jobs, func(k *jobState) time.Time { return k.seen }, s.Time) {
+			if j.jobs[owner] == nil && !room(j.jobs, maxJudged, forgotten, func(k *jobState) time.Time { return k.seen }, s.Time) {
 				continue
 			}
 			k = &jobState{Owner: owner, Links: stream.NewHistogram(powerHalfLife)}

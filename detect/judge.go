@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"maps"
 	"time"
 
 	"gpuvigil/collector"
@@ -212,7 +211,7 @@ func dwell(name VerdictName) time.Duration {
 func (j *Judge) gpu(g *collector.GPU) *judged {
 	st := j.gpus[g.UUID]
 	if st == nil {
-		if !room(j.gpus, func(st *judged) time.Time { return st.seen }, j.now) {
+		if !room(j.gpus, maxJudged, forgotten, func(st *judged) time.Time { return st.seen }, j.now) {
 			return nil
 		}
 		st = newJudged()
@@ -223,14 +222,6 @@ func (j *Judge) gpu(g *collector.GPU) *judged {
 	}
 	st.seen = j.now
 	return st
-}
-
-// room forgets what has not been seen for long before a map grows without end.
-func room[K comparable, V any](of map[K]V, seen func(V) time.Time, now time.Time) bool {
-	if len(of) >= maxJudged {
-		maps.DeleteFunc(of, func(_ K, v V) bool { return now.Sub(seen(v)) > forgotten })
-	}
-	return len(of) < maxJudged
 }
 
 // list takes up the newest process list: who has which GPU open.

@@ -166,7 +166,7 @@ func (j *Judge) takeWork(w *collector.Workload) {
 	}
 	k := j.work[w.Owner]
 	if k == nil {
-		if !room(j.work, func(k *workWindow) time.Time { return k.at }, j.now) {
+		if !room(j.work, maxJudged, forgotten, func(k *workWindow) time.Time { return k.at }, j.now) {
 			return
 		}
 		k = &workWindow{mean: newMeans(workMeans)}
@@ -227,7 +227,7 @@ func (j *Judge) takeServer(e *collector.Endpoint) {
 	}
 	k := j.servers[e.Key()]
 	if k == nil {
-		if !room(j.servers, func(k *serverWindow) time.Time { return k.at }, j.now) {
+		if !room(j.servers, maxJudged, forgotten, func(k *serverWindow) time.Time { return k.at }, j.now) {
 			return
 		}
 		k = &serverWindow{mean: newMeans(serverMeans)}

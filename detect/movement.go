@@ -182,15 +182,8 @@ func (d *Movement) mover(w *collector.Workload, at time.Time) *mover {
 	}
 	m := d.movers[w.Owner]
 	if m == nil {
-		if len(d.movers) >= maxMovers {
-			for o, old := range d.movers {
-				if d.now.Sub(old.At) > moverGone {
-					delete(d.movers, o)
-				}
-			}
-			if len(d.movers) >= maxMovers {
-				return nil
-			}
+		if !room(d.movers, maxMovers, moverGone, func(m *mover) time.Time { return m.At }, d.now) {
+			return nil
 		}
 		m = &mover{Owner: w.Owner, Class: classOf(w.Owner, w), First: at}
 		d.movers[w.Owner] = m

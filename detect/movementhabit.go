@@ -154,15 +154,8 @@ func newMovedClass(now time.Time) *movedClass {
 func (d *Movement) class(k class, now time.Time) *movedClass {
 	c := d.classes[k]
 	if c == nil {
-		if len(d.classes) >= maxClasses {
-			for old, v := range d.classes {
-				if now.Sub(v.Seen) > classesKept {
-					delete(d.classes, old)
-				}
-			}
-			if len(d.classes) >= maxClasses {
-				return nil
-			}
+		if !room(d.classes, maxClasses, classesKept, func(c *movedClass) time.Time { return c.Seen }, now) {
+			return nil
 		}
 		c = newMovedClass(now)
 		d.classes[k] = c

@@ -265,26 +265,15 @@ func (d *NVLink) Shift(by time.Duration) {
 	}
 }
 
-type nvlinkState struct {
-	Version int                  `json:"version"`
-	GPUs    map[string]*gpuLinks `json:"gpus"`
-}
-
 // Save returns how many links were up, and their errors.
-func (d *NVLink) Save() ([]byte, error) { return json.Marshal(nvlinkState{1, d.gpus}) }
+func (d *NVLink) Save() ([]byte, error) { return json.Marshal(gpusState[gpuLinks]{1, d.gpus}) }
 
 // Restore takes up what Save returned.
 func (d *NVLink) Restore(data []byte) error {
-	var s nvlinkState
-	if err := decodeState(data, &s, 1); err != nil {
+	gpus, err := restoreGPUs[gpuLinks](data)
+	if err != nil {
 		return err
 	}
-	d.gpus = map[string]*gpuLinks{}
-	for uuid, l := range s.GPUs {
-		if l != nil {
-			l.name()
-			d.gpus[uuid] = l
-		}
-	}
+	d.gpus = gpus
 	return nil
 }

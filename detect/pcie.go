@@ -228,26 +228,15 @@ func (d *PCIe) Shift(by time.Duration) {
 	}
 }
 
-type pcieState struct {
-	Version int                  `json:"version"`
-	GPUs    map[string]*pcieLink `json:"gpus"`
-}
-
 // Save returns how long links have been less than they could be, and their replays.
-func (d *PCIe) Save() ([]byte, error) { return json.Marshal(pcieState{1, d.gpus}) }
+func (d *PCIe) Save() ([]byte, error) { return json.Marshal(gpusState[pcieLink]{1, d.gpus}) }
 
 // Restore takes up what Save returned.
 func (d *PCIe) Restore(data []byte) error {
-	var s pcieState
-	if err := decodeState(data, &s, 1); err != nil {
+	gpus, err := restoreGPUs[pcieLink](data)
+	if err != nil {
 		return err
 	}
-	d.gpus = map[string]*pcieLink{}
-	for uuid, l := range s.GPUs {
-		if l != nil {
-			l.name()
-			d.gpus[uuid] = l
-		}
-	}
+	d.gpus = gpus
 	return nil
 }

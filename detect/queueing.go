@@ -115,15 +115,8 @@ func (d *Queueing) get(e *collector.Endpoint) *queue {
 	if q := d.endpoints[e.Key()]; q != nil {
 		return q
 	}
-	if len(d.endpoints) >= maxQueues {
-		for key, q := range d.endpoints {
-			if d.now.Sub(q.at) > queuesKept {
-				delete(d.endpoints, key)
-			}
-		}
-		if len(d.endpoints) >= maxQueues {
-			return nil
-		}
+	if !room(d.endpoints, maxQueues, queuesKept, func(q *queue) time.Time { return q.at }, d.now) {
+		return nil
 	}
 	q := newQueue(e.Key(), d.cfg)
 	q.kept.First = d.now

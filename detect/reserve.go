@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"maps"
 	"math"
 	"time"
 
@@ -44,12 +43,7 @@ func (d *Idle) serve(e *collector.Endpoint) {
 // roomForEndpoint forgets endpoints that are gone before the memory of them grows
 // without end.
 func (d *Idle) roomForEndpoint() bool {
-	if len(d.endpoints) >= maxHolders {
-		maps.DeleteFunc(d.endpoints, func(_ collector.EndpointKey, t *traffic) bool {
-			return d.now.Sub(t.Seen) > d.cfg.ReserveFor
-		})
-	}
-	return len(d.endpoints) < maxHolders
+	return room(d.endpoints, maxHolders, d.cfg.ReserveFor, func(t *traffic) time.Time { return t.Seen }, d.now)
 }
 
 // reserve reports whether the GPU belongs to an endpoint that had traffic lately:

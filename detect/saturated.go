@@ -192,15 +192,7 @@ func (d *Saturated) ask(e *collector.Endpoint) {
 // roomFor forgets endpoints that are gone before the memory of them grows without
 // end.
 func (d *Saturated) roomFor() bool {
-	const most = 256
-	if len(d.endpoints) >= most {
-		for key, w := range d.endpoints {
-			if d.now.Sub(w.at) > 24*time.Hour {
-				delete(d.endpoints, key)
-			}
-		}
-	}
-	return len(d.endpoints) < most
+	return room(d.endpoints, 256, 24*time.Hour, func(w *demand) time.Time { return w.at }, d.now)
 }
 
 // evidence says what was seen: how busy the GPU and the CPUs were, and who waits.

@@ -79,15 +79,8 @@ func (d *Spend) Observe(s *collector.Snapshot, report func(Observation)) {
 func (d *Spend) team(m *collector.Money, t *collector.TeamMoney, fresh bool, report func(Observation)) {
 	st := d.teams[t.Team]
 	if st == nil {
-		if len(d.teams) >= maxTeams {
-			for team, v := range d.teams {
-				if m.At.Sub(v.Seen) > monthDays*24*time.Hour {
-					delete(d.teams, team)
-				}
-			}
-			if len(d.teams) >= maxTeams {
-				return
-			}
+		if !room(d.teams, maxTeams, monthDays*24*time.Hour, func(st *teamSpend) time.Time { return st.Seen }, m.At) {
+			return
 		}
 		st = &teamSpend{}
 		d.teams[t.Team] = st
@@ -212,15 +205,8 @@ func (d *Spend) work(s *collector.Snapshot, w *collector.Workload, report func(O
 }
 
 func (d *Spend) newOutput(o collector.Owner) *output {
-	if len(d.owners) >= maxHolders {
-		for old, v := range d.owners {
-			if d.now.Sub(v.At) > 24*time.Hour {
-				delete(d.owners, old)
-			}
-		}
-		if len(d.owners) >= maxHolders {
-			return nil
-		}
+	if !room(d.owners, maxHolders, 24*time.Hour, func(st *output) time.Time { return st.At }, d.now) {
+		return nil
 	}
 	st := newOutput()
 	d.owners[o] = st

@@ -31,15 +31,8 @@ func (d *Spend) serve(e *collector.Endpoint, now time.Time, report func(Observat
 	}
 	st := d.endpoints[e.Key()]
 	if st == nil {
-		if len(d.endpoints) >= maxHolders {
-			for k, v := range d.endpoints {
-				if d.now.Sub(v.At) > 24*time.Hour {
-					delete(d.endpoints, k)
-				}
-			}
-			if len(d.endpoints) >= maxHolders {
-				return
-			}
+		if !room(d.endpoints, maxHolders, 24*time.Hour, func(a *answers) time.Time { return a.At }, d.now) {
+			return
 		}
 		st = &answers{Done: done}
 		d.endpoints[e.Key()] = st

@@ -155,14 +155,7 @@ func (d *Straggler) Observe(s *collector.Snapshot, report func(Observation)) {
 func (d *Straggler) add(g *collector.GPU, now time.Time) {
 	m := d.gpus[g.UUID]
 	if m == nil {
-		if len(d.gpus) >= hotGPUsMost {
-			for uuid, o := range d.gpus { // whichever: all that are gone go
-				if now.Sub(o.seen) > stragglerGone {
-					delete(d.gpus, uuid)
-				}
-			}
-		}
-		if len(d.gpus) >= hotGPUsMost {
+		if !room(d.gpus, hotGPUsMost, stragglerGone, func(m *stragglerGPU) time.Time { return m.seen }, now) {
 			d.capped.Inc()
 			return
 		}

@@ -106,15 +106,8 @@ func (d *Straggler) remember(uuid string, who collector.Owner, now time.Time) {
 			return
 		}
 	}
-	if jobs == nil && len(d.slowed) >= stragglerMemory {
-		for other, old := range d.slowed {
-			if now.Sub(old[len(old)-1].At) > stragglerRecalls {
-				delete(d.slowed, other)
-			}
-		}
-		if len(d.slowed) >= stragglerMemory {
-			return
-		}
+	if jobs == nil && !room(d.slowed, stragglerMemory, stragglerRecalls, func(of []slowedJob) time.Time { return of[len(of)-1].At }, now) {
+		return
 	}
 	jobs = append(jobs, slowedJob{who, now})
 	d.slowed[uuid] = jobs[max(len(jobs)-4, 0):]

@@ -3,7 +3,6 @@ package detect
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,10 +163,7 @@ func (d *UnknownUse) see(s *collector.Snapshot, p *collector.Process, kind int, 
 
 // room makes room for something new, by what was not seen for long.
 func (d *UnknownUse) room(kind int) bool {
-	if len(d.uses[kind]) >= maxUses {
-		maps.DeleteFunc(d.uses[kind], func(_ string, v *use) bool { return d.now.Sub(v.Last) > useKept })
-	}
-	return len(d.uses[kind]) < maxUses
+	return room(d.uses[kind], maxUses, useKept, func(v *use) time.Time { return v.Last }, d.now)
 }
 
 // key returns what a name or a uid is known by. Digits do not tell names apart: workers

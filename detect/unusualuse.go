@@ -133,15 +133,8 @@ func (d *UnusualUse) get(e *collector.Endpoint) *endpointUse {
 	if u := d.endpoints[e.Key()]; u != nil {
 		return u
 	}
-	if len(d.endpoints) >= maxServed {
-		for key, u := range d.endpoints {
-			if d.now.Sub(u.at) > usesKept {
-				delete(d.endpoints, key)
-			}
-		}
-		if len(d.endpoints) >= maxServed {
-			return nil
-		}
+	if !room(d.endpoints, maxServed, usesKept, func(u *endpointUse) time.Time { return u.at }, d.now) {
+		return nil
 	}
 	u := newUse(e.Key())
 	u.kept.First = d.now
