@@ -43,6 +43,7 @@ type Snapshot struct {
 	SXids      []SXidCount   // errors of the NVSwitches, by switch, code and severity
 	Sources    []SourceState // in the order of the configuration
 	Queues     []Queue       // of the cluster's schedulers, by scheduler and name; in no snapshot of a node
+	Agent      *Agent        // what an agent says of the node; only in snapshots made of series
 
 	// GPUsBefore is how many GPUs an agent had seen in the last boot before this one
 	// in which it saw any; 0 if there was none.
