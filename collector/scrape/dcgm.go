@@ -21,8 +21,6 @@ type dcgm struct {
 	unlabeled int  // samples of GPUs that no uuid names
 }
 
-func newDCGM() *dcgm { return &dcgm{uses: dcgmUses()} }
-
 func (c *dcgm) begin() { *c = dcgm{uses: c.uses, board: newBoard()} }
 
 func (c *dcgm) wants(name []byte) bool { return c.uses[string(name)] != nil }
