@@ -144,6 +144,16 @@ func (s *GPUReader) Sample(name []byte, labels []exposition.Label, v float64) er
 	return nil
 }
 
+// Further takes in a sample with the labels of the one before, which was given to
+// Sample: what they say of the GPU need not be found out again.
+func (s *GPUReader) Further(name []byte, labels []exposition.Label, v float64) error {
+	if u := s.dcgm.uses[string(name)]; u != nil && s.cfg.Exporter != SMI {
+		s.dcgm.take(u, s.dcgm.last, labels, v)
+		return nil
+	}
+	return s.Sample(name, labels, v)
+}
+
 // End makes the part of the page. found are some of the names that nobody wanted, for
 // the error of a page that is not understood, which is a *page.Failure.
 func (s *GPUReader) End(now time.Time, found []string) (*collector.Part, error) {

@@ -111,7 +111,7 @@ func (r *agentReader) begin(now time.Time) {
 	r.part.Node.Readings = collector.NewReadings(metric.Node)
 }
 
-func (r *agentReader) sample(name []byte, labels []exposition.Label, v float64) error {
+func (r *agentReader) sample(name []byte, labels []exposition.Label, v float64, _ bool) error {
 	use, ok := r.names.uses[string(name)]
 	if !ok {
 		return nil

@@ -1,6 +1,7 @@
 package series
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -60,6 +61,7 @@ func (r *agentReader) endHistograms() {
 				}
 			}
 		}
+		slices.SortFunc(e.Histograms, func(a, b collector.Histogram) int { return cmp.Compare(a.Row.Name, b.Row.Name) })
 	}
 }
 

@@ -248,8 +248,9 @@ func (r *agentReader) finding(at identity, v float64) {
 
 // tell puts into the snapshot what the agent says beside its part. The sources are the
 // agent's own in place of the page's.
-func (r *agentReader) tell(s *collector.Snapshot) {
+func (r *agentReader) tell(s *collector.Snapshot, instance string) {
 	agent := r.said.agent
+	agent.Instance = instance
 	s.Agent, s.SXids, s.Money = &agent, r.said.sxids, r.said.money
 	if len(r.said.sources) > 0 {
 		s.Sources = r.said.sources

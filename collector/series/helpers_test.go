@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"testing"
@@ -54,6 +55,25 @@ func samples(t testing.TB, page []byte, added ...Label) []sample {
 		}
 		out = append(out, s)
 	}
+}
+
+// scraper gives an assembler one target's samples as a Prometheus does: what is not on
+// the page any more ends.
+type scraper struct{ before map[*Series]bool }
+
+func (p *scraper) add(a *Assembler, at time.Time, all []sample) {
+	now := map[*Series]bool{}
+	for _, s := range all {
+		one := a.Series(s.labels)
+		a.Add(one, at, s.value)
+		now[one] = true
+	}
+	for one := range p.before {
+		if !now[one] {
+			a.Add(one, at, math.Float64frombits(staleMarker))
+		}
+	}
+	p.before = now
 }
 
 func recorded(t testing.TB, path string) []byte {

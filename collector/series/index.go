@@ -44,9 +44,10 @@ func newIndex() index {
 func (x *index) hash(k kind, labels []Label) uint64 {
 	sum := uint64(k) + 1
 	for i := range labels {
-		if l := &labels[i]; l.Name != "__name__" && l.Value != "" {
-			h := maphash.String(x.seed, l.Value)
-			sum += maphash.String(x.seed, l.Name)*0x9e3779b97f4a7c15 ^ (h<<31 | h>>33)
+		if l := &labels[i]; l.Name != "__name__" && l.Name != "" && l.Value != "" {
+			// Of the names that tell apart which label has a value this much is enough.
+			name := uint64(len(l.Name))<<8 | uint64(l.Name[len(l.Name)-1]) + 1
+			sum += maphash.String(x.seed, l.Value) * (name<<1 | 1)
 		}
 	}
 	return sum
@@ -60,7 +61,7 @@ func (s *set) is(k kind, labels []Label) bool {
 	n := 0
 	for i := range labels {
 		l := &labels[i]
-		if l.Name == "__name__" || l.Value == "" {
+		if l.Name == "__name__" || l.Name == "" || l.Value == "" {
 			continue
 		}
 		if n >= len(s.values) {
@@ -104,7 +105,7 @@ func (x *index) add(k kind, hash uint64, labels []Label) *set {
 	s := &set{kind: k, hash: hash, next: x.sets[hash]}
 	var key strings.Builder
 	for i := range labels {
-		if l := &labels[i]; l.Name != "__name__" && l.Value != "" {
+		if l := &labels[i]; l.Name != "__name__" && l.Name != "" && l.Value != "" {
 			key.WriteString(l.Name)
 			key.WriteByte(0xff)
 			s.values = append(s.values, unique.Make(l.Value))

@@ -13,7 +13,8 @@ import (
 // end. An error says that nothing can be made of the page.
 type reader interface {
 	begin(now time.Time)
-	sample(name []byte, labels []exposition.Label, v float64) error
+	// sample takes one in; again says that the labels are those of the one before.
+	sample(name []byte, labels []exposition.Label, v float64, again bool) error
 	end(now time.Time) (*collector.Part, error)
 }
 
@@ -38,7 +39,7 @@ type nodeReader struct{ *scrape.NodeReader }
 
 func (r nodeReader) begin(time.Time) { r.Begin() }
 
-func (r nodeReader) sample(name []byte, labels []exposition.Label, v float64) error {
+func (r nodeReader) sample(name []byte, labels []exposition.Label, v float64, _ bool) error {
 	return r.Sample(name, labels, v)
 }
 
@@ -48,7 +49,10 @@ type gpuReader struct{ *scrape.GPUReader }
 
 func (r gpuReader) begin(now time.Time) { r.Begin(now) }
 
-func (r gpuReader) sample(name []byte, labels []exposition.Label, v float64) error {
+func (r gpuReader) sample(name []byte, labels []exposition.Label, v float64, again bool) error {
+	if again {
+		return r.Further(name, labels, v)
+	}
 	return r.Sample(name, labels, v)
 }
 
@@ -64,7 +68,7 @@ type serverReader struct {
 
 func (r serverReader) begin(time.Time) { r.Begin() }
 
-func (r serverReader) sample(name []byte, labels []exposition.Label, v float64) error {
+func (r serverReader) sample(name []byte, labels []exposition.Label, v float64, _ bool) error {
 	return r.Sample(name, labels, v)
 }
 

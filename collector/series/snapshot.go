@@ -87,11 +87,11 @@ func (a *Assembler) feed(p *target, r reader, from int64) error {
 			}
 			if !expanded {
 				a.expand(set)
-				expanded = true
 			}
-			if err := r.sample(s.name.text, a.labels, s.value); err != nil {
+			if err := r.sample(s.name.text, a.labels, s.value, expanded); err != nil {
 				return err
 			}
+			expanded = true
 		}
 	}
 	return nil
@@ -164,7 +164,7 @@ var sources = [kinds]string{"node_exporter", "gpu_exporter", "inference", "agent
 
 // snapshot composes the node's snapshot; nil if there is nothing to say.
 func (a *Assembler) snapshot(n *node, now time.Time, from int64) *collector.Snapshot {
-	latest, agent, newest := a.latest(n, from)
+	latest, spoken, newest := a.latest(n, from)
 	if n.mixer == nil {
 		if latest[ofGPUs].Part == nil && latest[ofServer].Part == nil && latest[ofAgent].Part == nil {
 			a.tally.nodes[other]++
@@ -181,8 +181,8 @@ func (a *Assembler) snapshot(n *node, now time.Time, from int64) *collector.Snap
 	a.say(n, false, now)
 	snap := n.mixer.Snapshot(now, latest[:])
 	a.leaveOut(n, snap)
-	if agent != nil {
-		agent.tell(snap)
+	if spoken != nil {
+		spoken.reader.(*agentReader).tell(snap, spoken.elected.key.instance)
 		a.tally.nodes[withAgent]++
 	} else {
 		a.tally.nodes[fromExporters]++
@@ -192,10 +192,10 @@ func (a *Assembler) snapshot(n *node, now time.Time, from int64) *collector.Snap
 	return snap
 }
 
-// latest returns what each source knows of the node, its agent if it has one that
-// lives, and the time of the newest sample. What an agent says stands alone: it looks at
+// latest returns what each source knows of the node, the slot of its agent if it has one
+// that lives, and the time of the newest sample. What an agent says stands alone: it looks at
 // the same devices, and more closely.
-func (a *Assembler) latest(n *node, from int64) (latest [kinds]collector.Latest, agent *agentReader, newest int64) {
+func (a *Assembler) latest(n *node, from int64) (latest [kinds]collector.Latest, agent *slot, newest int64) {
 	newest = never
 	for k := range latest {
 		latest[k].Source = sources[k]
@@ -205,7 +205,7 @@ func (a *Assembler) latest(n *node, from int64) (latest [kinds]collector.Latest,
 			at := s.part.Time.UnixMilli()
 			newest = max(newest, at)
 			if s.kind == ofAgent && at >= from {
-				agent = s.reader.(*agentReader)
+				agent = s
 			}
 		}
 		if s.kind != ofServer {
@@ -288,7 +288,7 @@ func (a *Assembler) sweep(now time.Time) {
 // relearn finds the nodes of the instances anew: an address may have been given to
 // another one.
 func (a *Assembler) relearn() {
-	before := a.aliases.nodes
+	before := a.aliases
 	a.aliases = newAliases()
 	for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
 		for _, s := range a.nodes[name].slots {
@@ -301,5 +301,5 @@ func (a *Assembler) relearn() {
 			}
 		}
 	}
-	a.aliases.changed = !maps.Equal(before, a.aliases.nodes)
+	a.aliases.changed = before.changed || !maps.Equal(before.nodes, a.aliases.nodes)
 }
