@@ -318,13 +318,13 @@ var book = []*Rule{
 	},
 	{
 		ID:          IDMemoryLeak,
-		Title:       "Memory leaks",
+		Title:       "Memory or open files leak",
 		Severity:    Ticket,
 		Statistical: true,
-		Meaning: "Memory grows steadily and does not come back, on a GPU, in the host or in an inference server's KV cache: what grows ends when it is full. " +
+		Meaning: "Memory grows steadily and does not come back, on a GPU, in the host or in an inference server's KV cache, or the open files of a process do: what grows ends at its limit. " +
 			"It is a ticket if that is within a day, else information.",
-		Action:  "Find out what holds the memory, and restart the workload before it is full.",
-		Unit:    "bytes",
+		Action:  "Find out what holds it, and restart the workload before it is full.",
+		Unit:    "bytes or files",
 		Hold:    time.Hour,
 		Watch:   []*metric.Def{metric.MemoryUsed, metric.HostMemoryAvailable, metric.KVCacheUsage},
 		Runbook: "memory_leak",
