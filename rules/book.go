@@ -306,10 +306,10 @@ var book = []*Rule{
 		Title:       "GPU runs hot",
 		Severity:    Ticket,
 		Statistical: true,
-		Meaning: "A GPU is hotter than its peers at the same load, or than it was at that load, or comes close to the temperature at which it is slowed down. " +
+		Meaning: "A GPU is hotter than its peers at the same load, or than it was at that load, or comes close to the temperature at which it is slowed down. That one has come to draw more or less power than its peers at the same work is information. " +
 			"If all GPUs of the node are hotter at once, one finding about the node says so.",
 		Action:   "Look at the GPU's heat sink, cold plate and fan; for the whole node at its fans and the air that comes in.",
-		Unit:     "degrees Celsius",
+		Unit:     "degrees Celsius or watts",
 		For:      10 * time.Minute,
 		Hold:     30 * time.Minute,
 		HiddenBy: []ID{IDGPULost},
