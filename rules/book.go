@@ -67,7 +67,7 @@ var book = []*Rule{
 		ID:       IDSuspectMonitor,
 		Title:    "What looks at the GPUs is to be suspected",
 		Severity: Page,
-		Meaning: "Half of the node's GPUs or more stopped to answer in the same minute, nothing new comes of any of them, or their readings stand still. " +
+		Meaning: "Half of the node's GPUs or more stopped to answer in the same minute, nothing new comes of any of them, their readings stand still, or statistical findings of most of them begin or end together. " +
 			"That they all break at once is less likely than that the driver is broken, whoever asks it, or what they share. " +
 			"One finding of the node says so, and what follows from it on its GPUs stays silent meanwhile.",
 		Action:   "Run `nvidia-smi` and `gpuvigil doctor` on the node: they tell whether the GPUs are gone or only unseen.",
