@@ -14,11 +14,11 @@ const (
 	shmemPerProcess = 4 << 30
 	filesPerProcess = 160
 	filesLimit      = 1 << 20 // as containers get it
-	podPerGPU       = 16   // CPUs that a pod may use for each of its GPUs
-	portSpeed       = 50e9 // bytes per second
-	portShare       = 0.05 // of the NVLink traffic that also goes to other nodes
-	portQuiet       = 2e4  // bytes per second of a port that nobody uses
-	homeRead        = 2e5  // bytes per second that a notebook reads from its home, which is on NFS
+	podPerGPU       = 16      // CPUs that a pod may use for each of its GPUs
+	portSpeed       = 50e9    // bytes per second
+	portShare       = 0.05    // of the NVLink traffic that also goes to other nodes
+	portQuiet       = 2e4     // bytes per second of a port that nobody uses
+	homeRead        = 2e5     // bytes per second that a notebook reads from its home, which is on NFS
 	homeWritten     = 3e4
 	wire            = 4 // bytes of the words that a port counts
 )
