@@ -50,6 +50,10 @@ func (l *Level) UnmarshalBinary(data []byte) error {
 	if !n.sound() {
 		return fmt.Errorf("%w: it has values that cannot be", errRecord)
 	}
+	n.pace.set(&n)
+	for i := range n.windows {
+		n.windows[i].settle()
+	}
 	*l = n
 	return nil
 }
