@@ -64,9 +64,9 @@ type tenant struct {
 	last   time.Time // it did so last
 	seen   time.Time
 	given  time.Time // it had the device from a scheduler last
-	memory float64 // of the newest list
-	sm     float64 // mean of the last minutes
-	alone  float64 // that mean when somebody joined it
+	memory float64   // of the newest list
+	sm     float64   // mean of the last minutes
+	alone  float64   // that mean when somebody joined it
 	listed bool
 	mps    bool
 

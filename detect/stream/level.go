@@ -121,8 +121,10 @@ type Level struct {
 	open         bool
 	evidence     float64
 	strongest    uint8
-	values       [levelStatistics]float64
 }
+
+// values are those of all statistics for one sample.
+type values [levelStatistics]float64
 
 // Add takes the next sample and returns its score: 1 and above is an alarm by the
 // detector's own threshold, which is raised once for an event and again only if it gets
@@ -148,10 +150,11 @@ func (l *Level) Add(at time.Time, x float64) (score float64) {
 	if elapsed > levelGap*l.step {
 		l.resume(x)
 	}
-	l.observe(at, x)
-	sum := l.sum()
+	var v values
+	l.observe(at, x, &v)
+	sum := l.sum(&v)
 	l.evidence = l.judge(sum, x)
-	l.learn(sum)
+	l.learn(sum, &v)
 	l.last, l.x = at.UnixNano(), x
 	l.samples++
 	if l.samples <= levelYoung {
@@ -186,8 +189,7 @@ func (l *Level) resume(x float64) {
 }
 
 // observe brings the values of all statistics up to date with a sample.
-func (l *Level) observe(at time.Time, x float64) {
-	v := &l.values
+func (l *Level) observe(at time.Time, x float64, v *values) {
 	l.fresh = 1 / (float64(l.samples) + 1)
 	pair := func(k int, above float64) { v[k], v[k+1] = above, -above }
 	move := func(mean *float64, x, part float64) { approach(mean, x, part, l.fresh) }
@@ -219,13 +221,12 @@ func (l *Level) observe(at time.Time, x float64) {
 		}
 	}
 	move(&l.base, x, p.base)
-	l.observeSeason(at, x, recent)
-	l.observeLevels(at, x)
+	l.observeSeason(at, x, recent, v)
+	l.observeLevels(at, x, v)
 	v[repeated], v[repeated+1] = l.repeats[0], l.repeats[1]
 }
 
-func (l *Level) observeSeason(at time.Time, x, recent float64) {
-	v := &l.values
+func (l *Level) observeSeason(at time.Time, x, recent float64, v *values) {
 	v[seasonal], v[seasonal+1], v[seasonalMean] = absent, absent, absent
 	if time.Duration(at.UnixNano()-l.first) >= weekAfter {
 		l.season.growWeek()
@@ -240,8 +241,7 @@ func (l *Level) observeSeason(at time.Time, x, recent float64) {
 }
 
 // observeLevels looks at the reading in tenths of the span that it has lately had.
-func (l *Level) observeLevels(at time.Time, x float64) {
-	v := &l.values
+func (l *Level) observeLevels(at time.Time, x float64, v *values) {
 	span := l.high - l.low
 	level := 0
 	if span > 0 {
@@ -263,10 +263,10 @@ func (l *Level) observeLevels(at time.Time, x float64) {
 }
 
 // sum returns the evidence of all statistics, the strongest in full.
-func (l *Level) sum() float64 {
+func (l *Level) sum(v *values) float64 {
 	all, most := 0.0, 0.0
 	take := func(k int) (e float64) {
-		if t, x := &l.tails[k], l.values[k]; x > 0 && !t.usual(x) {
+		if t, x := &l.tails[k], v[k]; x > 0 && !t.usual(x) {
 			e = float64(t.surprise(x, l.unit, &law.tail) * law.weights[k])
 			all += e
 			if e > most {
@@ -281,14 +281,14 @@ func (l *Level) sum() float64 {
 			take(k)
 			take(k + 1)
 		case slowResidual:
-			up := l.positive(k)
+			up := v.positive(k)
 			e := [2]float64{}
 			e[up] = take(k + up)
 			for i := range e {
 				approach(&l.repeats[i], min(e[i], evidenceMost), l.pace.repeats, l.fresh)
 			}
 		default:
-			take(k + l.positive(k))
+			take(k + v.positive(k))
 		}
 	}
 	for k := pairedEnd; k < levelStatistics; k++ {
@@ -299,7 +299,7 @@ func (l *Level) sum() float64 {
 
 // positive returns which of a pair of statistics may be above zero, 0 for the first. Of
 // repeated both may be.
-func (l *Level) positive(k int) int { return int(math.Float64bits(l.values[k]) >> 63) }
+func (v *values) positive(k int) int { return int(math.Float64bits(v[k]) >> 63) }
 
 // judge holds a sum of evidence against those of the past, now and lately, and returns
 // the evidence that counts.
@@ -336,7 +336,7 @@ func (l *Level) slight(x float64) float64 {
 
 // learn lets the sample count. In an alarm it counts less, so that what is wrong is not
 // soon the new usual.
-func (l *Level) learn(sum float64) {
+func (l *Level) learn(sum float64, v *values) {
 	l.carry += l.unit
 	if l.samples > levelYoung && (l.open || l.evidence >= law.threshold) {
 		l.carry -= float64((1 - law.open) * l.unit)
@@ -345,7 +345,7 @@ func (l *Level) learn(sum float64) {
 	l.carry -= float64(weight)
 	settle := l.samples%64 == 0 || l.samples < 100 || l.samples < 2000 && l.samples%16 == 0
 	if l.samples > 10 {
-		l.count(weight)
+		l.count(weight, v)
 		for k := range l.tails {
 			if !settle {
 				break
@@ -372,10 +372,10 @@ func (l *Level) learn(sum float64) {
 }
 
 // count lets the values of all statistics count so much.
-func (l *Level) count(weight uint32) {
+func (l *Level) count(weight uint32, v *values) {
 	single := func(k int) {
-		if l.values[k] != absent {
-			l.tails[k].add(l.values[k], weight)
+		if v[k] != absent {
+			l.tails[k].add(v[k], weight)
 		}
 	}
 	for k := 0; k < pairedEnd; k += 2 {
@@ -383,9 +383,9 @@ func (l *Level) count(weight uint32) {
 		case k == repeated:
 			single(k)
 			single(k + 1)
-		case l.values[k] != absent:
-			up := k + l.positive(k)
-			l.tails[up].add(l.values[up], weight)
+		case v[k] != absent:
+			up := k + v.positive(k)
+			l.tails[up].add(v[up], weight)
 			l.tails[up^1].below(weight)
 		}
 	}
