@@ -24,6 +24,9 @@ type Case struct {
 	Controlled bool          // the pool is declared to be one on which not everybody may do what he likes
 	Objective  time.Duration // declared for queues of inference; 0: none
 	Wait       time.Duration // declared for jobs; 0: none
+	Budget     float64       // declared for the first tenant's team, USD a month; 0: none
+	Late       bool          // the budget is only declared as the case begins
+	Capped     bool          // what a pod may cost is declared by its label CapLabel
 
 	Learn       time.Duration // of usual life before all, seen by the hour
 	Warm, Lasts time.Duration // of usual life before it, and of itself
@@ -46,7 +49,7 @@ func (c *Case) Healthy() bool { return len(c.Rules) == 0 }
 func Cases() []*Case {
 	var out []*Case
 	for _, group := range [][]*Case{jobFaults(), clockFaults(), boundCases(), queueFaults(), heldFaults(), softwareFaults(), sharingFaults(),
-		moneyFaults(), budgetFaults(), leakFaults(), hardwareFaults(), isolationFaults(), clusterFaults(), lookalikes()} {
+		moneyFaults(), budgetFaults(), leakFaults(), hardwareFaults(), isolationFaults(), clusterFaults(), lookalikes(), approved()} {
 		out = append(out, group...)
 	}
 	for _, c := range out {
@@ -81,6 +84,14 @@ func (n *Node) Concerned(c *Case) (gpus []string, owners []string) {
 		}
 	}
 	return gpus, owners
+}
+
+// Team returns the first tenant's team, "" if there is none.
+func (n *Node) Team() string {
+	if len(n.tenants) == 0 {
+		return ""
+	}
+	return n.tenants[0].owner.Team
 }
 
 // ill is a case in which a woe of a tenant is set and taken back.
