@@ -219,7 +219,7 @@ func queueFaults() []*Case {
 				n.tenants[1].woes.polls = true
 			}),
 		ill(Case{Name: "queue above its objective", Effect: "a server works on a quarter as many requests at once, and 97 % of what it can serve arrive: queue-time p95 above 5 s, where 2 s are declared", Life: ChatStage, Objective: 2 * time.Second,
-			Rules: []rules.ID{"queueing"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use"}, Warm: time.Hour, Lasts: time.Hour},
+			Rules: []rules.ID{"queueing"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use"}, Warm: time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.narrow, t.woes.over = 0.25, 0.97 }),
 		ill(Case{Name: "model used unlike its habit", Effect: "answers 5 times as long, prompts a quarter", Life: ChatStage,
 			Rules: []rules.ID{"unusual_model_use"}, Also: []rules.ID{"queueing", "saturated_gpu", "data_movement"}, Warm: 80 * time.Hour, Lasts: 6 * time.Hour},
