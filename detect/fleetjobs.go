@@ -26,10 +26,12 @@ type fleetJob struct {
 	gpus  int
 }
 
-// jobPart is what a job has on one node.
+// jobPart is what a job has on one node, and what that says of it.
 type jobPart struct {
-	heard *Heard
-	gpus  []*collector.GPU
+	node          string
+	snapshot      *collector.Snapshot
+	gpus          []*collector.GPU
+	hung, stalled *Finding // nil: it does not say so
 }
 
 func newFleetJobs() *fleetJobs { return &fleetJobs{scratch: map[collector.Owner]*fleetJob{}} }
@@ -54,8 +56,8 @@ func (j *fleetJobs) look(_ time.Time, heard []Heard) {
 				j.scratch[who] = job
 				j.order = append(j.order, job)
 			}
-			if n := len(job.parts); n == 0 || job.parts[n-1].heard != &heard[i] {
-				job.parts = append(job.parts, jobPart{heard: &heard[i]})
+			if n := len(job.parts); n == 0 || job.parts[n-1].snapshot != s {
+				job.parts = append(job.parts, jobPart{node: heard[i].Node, snapshot: s, hung: saysOf(&heard[i], who, rules.IDJobHung), stalled: saysOf(&heard[i], who, rules.IDJobStalled)})
 			}
 			part := &job.parts[len(job.parts)-1]
 			part.gpus = append(part.gpus, &s.GPUs[k])
@@ -68,17 +70,22 @@ func (j *fleetJobs) look(_ time.Time, heard []Heard) {
 	}
 }
 
-// said returns what the job's nodes say of it by a rule, and on how many of its GPUs.
-func (job *fleetJob) said(id rules.ID) (findings []*Finding, gpus int) {
+// saysOf returns what a node says of the job by a rule: a copy, or nil.
+func saysOf(h *Heard, job collector.Owner, id rules.ID) *Finding {
+	for i := range h.Findings {
+		if f := h.Findings[i]; f.Rule == id && f.State == Firing && f.Subject == ownerSubject(job) {
+			return &f
+		}
+	}
+	return nil
+}
+
+// say returns what the job's nodes say of it, and on how many of its GPUs.
+func (job *fleetJob) say(of func(*jobPart) *Finding) (findings []*Finding, gpus int) {
 	for i := range job.parts {
-		p := &job.parts[i]
-		for k := range p.heard.Findings {
-			f := &p.heard.Findings[k]
-			if f.Rule == id && f.State == Firing && f.Subject == ownerSubject(job.owner) {
-				findings = append(findings, f)
-				gpus += len(p.gpus)
-				break
-			}
+		if f := of(&job.parts[i]); f != nil {
+			findings = append(findings, f)
+			gpus += len(job.parts[i].gpus)
 		}
 	}
 	return findings, gpus
@@ -105,7 +112,7 @@ func (d *fleetHung) Rule() *rules.Rule { return rules.Get(rules.IDJobHung) }
 // all but one.
 func (d *fleetHung) Observe(s *collector.Snapshot, report func(Observation)) {
 	for _, job := range d.jobs.order {
-		findings, _ := job.said(rules.IDJobHung)
+		findings, _ := job.say(func(p *jobPart) *Finding { return p.hung })
 		if len(findings) == 0 {
 			report(Observation{Subject: ownerSubject(job.owner), Cause: "collective", Owner: job.owner})
 			continue
@@ -134,16 +141,13 @@ type oddRank struct {
 func (job *fleetJob) spinning() (n int, odd []oddRank) {
 	for i := range job.parts {
 		p := &job.parts[i]
-		said := slices.ContainsFunc(p.heard.Findings, func(f Finding) bool {
-			return f.Rule == rules.IDJobHung && f.State == Firing && f.Subject == ownerSubject(job.owner)
-		})
 		for _, g := range p.gpus {
 			util, power := g.Value(metric.Utilization), g.Value(metric.PowerDraw)/g.Value(metric.PowerLimit)
 			switch {
-			case g.Answers() && util >= 0.95 && !(power > lowPower), g.Answers() && said && math.IsNaN(util) && math.IsNaN(power):
+			case g.Answers() && util >= 0.95 && !(power > lowPower), g.Answers() && p.hung != nil && math.IsNaN(util) && math.IsNaN(power):
 				n++
 			default:
-				odd = append(odd, oddRank{p.heard.Node, g})
+				odd = append(odd, oddRank{p.node, g})
 			}
 		}
 	}
@@ -203,7 +207,7 @@ func (d *fleetStalled) Rule() *rules.Rule { return rules.Get(rules.IDJobStalled)
 // ten of its GPUs.
 func (d *fleetStalled) Observe(s *collector.Snapshot, report func(Observation)) {
 	for _, job := range d.jobs.order {
-		findings, gpus := job.said(rules.IDJobStalled)
+		findings, gpus := job.say(func(p *jobPart) *Finding { return p.stalled })
 		share := float64(gpus) / (spinShare * float64(job.gpus))
 		o := job.observation(findings, "no_progress", share)
 		if share >= 1 {

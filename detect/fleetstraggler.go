@@ -55,7 +55,7 @@ func (d *fleetStraggler) look(now time.Time, _ []Heard) {
 		clear(j.nodes)
 		for _, p := range job.parts {
 			for _, g := range p.gpus {
-				j.nodes[g.UUID] = p.heard.Node
+				j.nodes[g.UUID] = p.node
 			}
 		}
 		j.Straggler.Observe(s, func(o Observation) {
@@ -84,7 +84,7 @@ func (job *fleetJob) merged(now time.Time) *collector.Snapshot {
 		for _, g := range p.gpus {
 			s.GPUs = append(s.GPUs, *g)
 		}
-		if w := p.heard.Snapshot.WorkloadOf(job.owner); w != nil && len(s.Workloads) == 0 && tellsPace(w) {
+		if w := p.snapshot.WorkloadOf(job.owner); w != nil && len(s.Workloads) == 0 && tellsPace(w) {
 			s.Workloads = append(s.Workloads, *w)
 		}
 	}

@@ -70,6 +70,7 @@ type gatherKey struct {
 type heardNode struct {
 	Since, Last time.Time // when it was first and last heard of
 	turn        uint64
+	whole       bool // it is no node, but what is found of several
 	pool        string
 	versions    []collector.Version
 	labels      []collector.Label
@@ -129,7 +130,7 @@ func (g *Gatherer) hear(h *Heard) {
 		g.nodes[h.Node] = n
 	}
 	n.Last, n.turn, n.labels = g.now, g.turn, h.Labels
-	if h.Snapshot != nil {
+	if n.whole = h.Snapshot == nil; !n.whole {
 		n.pool, n.versions = PoolOf(h.Snapshot), h.Snapshot.Node.Versions
 	}
 	for i := range h.Findings {

@@ -79,18 +79,21 @@ func (g *Gatherer) common(nodes []string) string {
 			with[f] = 0
 		}
 	}
+	all, fleet := []shared(nil), 0
 	for _, n := range g.nodes {
+		if !n.whole {
+			fleet++
+		}
 		for _, f := range n.facts() {
 			if k, ok := with[f]; ok {
 				with[f] = k + 1
 			}
 		}
 	}
-	var all []shared
 	for f, k := range with {
 		s := shared{f, k, 0}
 		for i := range nodes { // nodes drawn one after the other would all have it
-			s.nats -= math.Log(float64(k-i) / float64(len(g.nodes)-i))
+			s.nats -= math.Log(float64(k-i) / float64(fleet-i))
 		}
 		all = append(all, s)
 	}

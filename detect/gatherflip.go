@@ -85,7 +85,7 @@ func (t *gathered) flips(now time.Time) bool {
 // listening is how many nodes were heard of lately.
 func (g *Gatherer) listening() (n int) {
 	for _, h := range g.nodes {
-		if g.now.Sub(h.Last) <= nodeKnown {
+		if !h.whole && g.now.Sub(h.Last) <= nodeKnown {
 			n++
 		}
 	}

@@ -96,12 +96,26 @@ type Scaler struct {
 	Unreadable, Paused          bool
 }
 
-// Config is what the role serves from.
+// Config is what the role serves from. Log is required.
 type Config struct {
 	Schedulers []Scheduler
-	Detect     detect.FleetConfig
+	Detect     detect.FleetConfig    // of what shows only across nodes
+	Nodes      detect.DetectorConfig // of nodes that no agent judges
+	Budget     detect.Budget         // of false findings, divided over the GPUs of all nodes
 	Rules      map[rules.ID]detect.Setting
 	Log        *slog.Logger
+
+	// Tell is given the incidents that opened, changed or resolved, in order; nil: nobody
+	// is told. It must not block.
+	Tell func([]detect.Incident)
+
+	// Evidence adds what is known of an agent's findings beyond their numbers; nil: nothing
+	// is. It is called from several goroutines, and must not block.
+	Evidence func(s *collector.Snapshot, findings []detect.Finding)
+
+	// Labels are what a node has in common with others, perhaps, such as its rack; nil:
+	// nothing is known. It is called from several goroutines.
+	Labels func(node string) []collector.Label
 }
 
 // Fleet answers for one cluster.

@@ -27,6 +27,10 @@ var FreeCause = &Dimension{Label: "cause", Values: []string{"fits", "no_demand",
 // need not have.
 var CallOutcome = &Dimension{Label: "outcome", Values: []string{"answered", "failed", "absent"}}
 
+// FleetNodeState is who judges a node: the role itself, the node's agent, or nobody as
+// nothing is heard of it.
+var FleetNodeState = &Dimension{Label: "state", Values: []string{"judged", "told", "silent"}}
+
 // The closed dimensions of queues with a scheduler of their own, and of autoscalers.
 var (
 	WorkloadState   = &Dimension{Label: "state", Values: []string{"pending", "inadmissible", "inqueue", "admitted"}}
@@ -97,4 +101,17 @@ var (
 		Help: "Objects of the kind that are kept."})
 	ReaderBytes = row(Def{Entity: Reader, Kind: Counter, Name: "vigil_kubernetes_list_bytes_total",
 		Help: "Bytes of lists of the kind that were read, before compression."})
+
+	FleetFinding = row(Def{Entity: Fleet, Name: "vigil_fleet_finding", Labels: []string{"node", "rule", "severity", "subject", "cause"},
+		Help: "1 for each finding that fires on any node, by its agent or by the cluster role, which alone has this series; node is cluster for what is about several. At most 5,000, the worst first."})
+	FleetIncidents = row(Def{Entity: Fleet, Name: "vigil_fleet_incidents", Labels: []string{"severity"},
+		Help: "Open incidents of the cluster: one for each cause, however many nodes it shows on."})
+	FleetNodes = row(Def{Entity: Fleet, Name: "vigil_fleet_nodes", Labels: []string{"state"},
+		Help: "Nodes that the cluster role knows: judged by it, told by their agent, silent for a minute and a half or more."})
+	FleetLooks = row(Def{Entity: Fleet, Kind: Counter, Name: "vigil_fleet_looks_total",
+		Help: "Looks of the cluster role at all nodes since it was started."})
+	FleetLookSeconds = row(Def{Entity: Fleet, Kind: Counter, Name: "vigil_fleet_look_seconds_total",
+		Help: "Time that those took, of the clock and not of processors: as many nodes are judged at once as there are processors."})
+	FleetRefused = row(Def{Entity: Fleet, Kind: Counter, Name: "vigil_fleet_refused_total",
+		Help: "Snapshots of nodes without a name, or beyond the 20,000 nodes that the role knows, which were left out."})
 )

@@ -65,6 +65,7 @@ const (
 	Scaler    // an autoscaler of something that has GPUs
 	Scheduler // a scheduler that is asked
 	Reader    // a kind of objects that is read from the API server
+	Fleet     // the cluster as a whole, as its role judges it
 	entities
 )
 
@@ -93,9 +94,10 @@ var entityLabels = [entities][]string{
 	Scaler:    {"kind", "namespace", "autoscaler"},
 	Scheduler: {"scheduler"},
 	Reader:    {"resource"},
+	Fleet:     {},
 }
 
-var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "latency", "target", "xid", "link", "workload", "account", "interface", "source", "agent", "finding", "option", "job", "queue", "waiting", "pool", "resource", "scaler", "scheduler", "reader"}
+var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "latency", "target", "xid", "link", "workload", "account", "interface", "source", "agent", "finding", "option", "job", "queue", "waiting", "pool", "resource", "scaler", "scheduler", "reader", "fleet"}
 
 // String returns the entity's name in lower case.
 func (e Entity) String() string { return entityNames[e] }
