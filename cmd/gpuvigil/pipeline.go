@@ -411,17 +411,19 @@ func receivers(cfg *config.Config, log *slog.Logger) ([]alerting.Receiver, error
 }
 
 // links says where to go on from an incident.
-func (p *pipeline) links(i *detect.Incident) []alerting.Link {
+func (p *pipeline) links(i *detect.Incident) []alerting.Link { return links(p.cfg, i) }
+
+func links(cfg *config.Config, i *detect.Incident) []alerting.Link {
 	var out []alerting.Link
 	add := func(title, url string) {
 		if url != "" {
 			out = append(out, alerting.Link{Title: title, URL: url})
 		}
 	}
-	add("Page", p.cfg.Links.Page)
-	add("Dashboard", p.cfg.Links.Dashboard)
-	if p.cfg.Links.Runbook != "" {
-		add("Runbook", p.cfg.Links.Runbook+string(i.Rule))
+	add("Page", cfg.Links.Page)
+	add("Dashboard", cfg.Links.Dashboard)
+	if cfg.Links.Runbook != "" {
+		add("Runbook", cfg.Links.Runbook+string(i.Rule))
 	}
 	return out
 }
