@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"gpuvigil/collector/kube"
+	"gpuvigil/collector/page"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/version"
@@ -219,6 +221,11 @@ func loadFleet(file string, log *slog.Logger) (*asking, error) {
 	}
 	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: budget(cfg.Budget), Rules: settings(cfg.Rules)}
 	a.config.Detect.Cluster = a.cluster
+	if cfg.Fleet.Agents.Given() {
+		agents := fleet.NewAgents(log, askAgent(&cfg.Fleet.Agents))
+		a.run = append(a.run, agents.Run)
+		a.config.Evidence, a.config.AgentCalls = agents.Evidence, agents.Calls
+	}
 	if cfg.Fleet.Slurm.Given() {
 		a.askSlurm(&cfg.Fleet.Slurm, jobs, log)
 	}
@@ -228,6 +235,33 @@ func loadFleet(file string, log *slog.Logger) (*asking, error) {
 		}
 	}
 	return a, nil
+}
+
+// askAgent returns what asks one agent for its findings.
+func askAgent(c *config.FleetAgents) func(context.Context, string) (io.ReadCloser, error) {
+	return func(ctx context.Context, instance string) (io.ReadCloser, error) {
+		at, err := page.New(address(c.Of(instance)), time.Duration(c.Timeout))
+		if err != nil {
+			return nil, err
+		}
+		resp, err := at.Open(ctx)
+		if err != nil {
+			at.Close()
+			return nil, err
+		}
+		return &agentAnswer{resp.Body, at}, nil
+	}
+}
+
+// agentAnswer closes with the answer what it came over.
+type agentAnswer struct {
+	io.ReadCloser
+	from *page.Page
+}
+
+func (a *agentAnswer) Close() error {
+	defer a.from.Close()
+	return a.ReadCloser.Close()
 }
 
 // waiting is when jobs that wait are a finding.
@@ -283,6 +317,9 @@ func checkFleetSecrets(cfg *config.Config) error {
 		if _, err := secret(file, "")(); err != nil {
 			errs = append(errs, placed(cfg, "fleet.slurm."+key, err))
 		}
+	}
+	if cfg.Fleet.Agents.Given() {
+		errs = append(errs, checkPage(cfg, "fleet.agents", cfg.Fleet.Agents.Of("localhost:9836")))
 	}
 	return errors.Join(errs...)
 }

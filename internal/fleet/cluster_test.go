@@ -270,9 +270,11 @@ func TestLostGPUHeadsTheJobThatItStops(t *testing.T) {
 // What the nodes of an incident share, and others have not, is said.
 func TestIncidentSaysWhatItsNodesShare(t *testing.T) {
 	a := newAgents(t, 100)
-	a.role = clusterRole(t, Config{Labels: func(node string) []collector.Label {
-		return []collector.Label{{Name: "rack", Value: "r" + node[4:6]}}
-	}})
+	c := &Cluster{}
+	for _, name := range a.names {
+		c.Nodes = append(c.Nodes, Node{Name: name, Shared: []collector.Label{{Name: "rack", Value: "r" + name[4:6]}, {Name: "zone", Value: "z1"}}})
+	}
+	a.role = clusterRole(t, Config{Schedulers: []Scheduler{{Name: "x", Latest: func() *Cluster { return c }}}})
 	a.run(20 * time.Minute)
 	for _, name := range a.names[30:38] {
 		a.says(name, "network_port", "ticket", "port:"+name+"/mlx5_0/1", "down")

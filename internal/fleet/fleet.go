@@ -68,6 +68,8 @@ type Work struct {
 
 // Node is a node that has or should have GPUs.
 type Node struct {
+	Name       string
+	Shared     []collector.Label // what it has in common with others: partition, zone, rack
 	Pools      []string
 	Model      string
 	State      string // of metric.NodeState
@@ -113,9 +115,9 @@ type Config struct {
 	// is. It is called from several goroutines, and must not block.
 	Evidence func(s *collector.Snapshot, findings []detect.Finding)
 
-	// Labels are what a node has in common with others, perhaps, such as its rack; nil:
-	// nothing is known. It is called from several goroutines.
-	Labels func(node string) []collector.Label
+	// AgentCalls is how often agents were asked for it, with and without an answer; nil:
+	// they are not asked.
+	AgentCalls func() (answered, failed uint64)
 }
 
 // Fleet answers for one cluster.

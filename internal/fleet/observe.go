@@ -13,7 +13,6 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/detect"
-	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
 
@@ -49,6 +48,7 @@ type watch struct {
 	engine   *detect.Engine // of the cluster
 	gatherer *detect.Gatherer
 	heard    []detect.Heard
+	shared   map[string][]collector.Label // what each node has in common with others, as the schedulers say
 	gpus     int
 	observed time.Time                 // when Observe last had nodes, by the clock of the process
 	state    State                     // that is to be written; nil: nothing new
@@ -73,17 +73,17 @@ type observeCosts struct {
 func (w *watch) configure(cfg Config) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	old := *w
+	old := w.engine
 	w.cfg = cfg
 	w.across = detect.NewAcross(cfg.Detect)
 	w.engine = detect.NewEngine(detect.Config{Node: clusterID, Log: cfg.Log, Settings: cfg.Rules, Budget: cfg.Budget, NoHistory: true}, w.across.Detectors())
-	if old.engine == nil {
+	if old == nil {
 		w.gatherer = detect.NewGatherer(detect.GathererConfig{Cluster: cfg.Detect.Cluster, Log: cfg.Log})
 		w.nodes, w.restored = map[string]*node{}, map[string]*detect.Engine{}
 		w.view.Store(&View{})
 		return
 	}
-	inherit(old.engine, w.engine, cfg)
+	inherit(old, w.engine, cfg)
 	for _, n := range w.nodes {
 		if n.engine != nil {
 			engine := w.newEngine(n.name)
@@ -121,14 +121,9 @@ func (f *Fleet) Observe(now time.Time, nodes []*collector.Snapshot) []detect.Inc
 	if len(nodes) > 0 {
 		w.observed = began
 	}
+	s := w.ask(now)
 	w.gather(now, nodes)
 	w.judge(now)
-	s := &collector.Snapshot{Time: now}
-	for _, of := range w.cfg.Schedulers {
-		if c := of.Latest(); c != nil {
-			s.Queues = append(s.Queues, queuesOf(of.Name, c)...)
-		}
-	}
 	w.across.Look(now, w.heard)
 	w.engine.Among(w.gpus)
 	w.engine.Observe(s)
@@ -147,6 +142,25 @@ func (f *Fleet) Observe(now time.Time, nodes []*collector.Snapshot) []detect.Inc
 	w.costs.nanos.Add(int64(took))
 	w.costs.last.Store(int64(took))
 	return told
+}
+
+// ask takes what the schedulers said last: the queues, and what nodes have in common.
+func (w *watch) ask(now time.Time) *collector.Snapshot {
+	s := &collector.Snapshot{Time: now}
+	w.shared = map[string][]collector.Label{}
+	for _, of := range w.cfg.Schedulers {
+		c := of.Latest()
+		if c == nil {
+			continue
+		}
+		s.Queues = append(s.Queues, queuesOf(of.Name, c)...)
+		for i := range c.Nodes {
+			if n := &c.Nodes[i]; n.Name != "" && len(n.Shared) > 0 {
+				w.shared[n.Name] = n.Shared
+			}
+		}
+	}
+	return s
 }
 
 // gather finds each snapshot's node, in the order of their names.
@@ -229,9 +243,7 @@ func (w *watch) judge(now time.Time) {
 func (w *watch) judgeNode(now time.Time, h *detect.Heard) {
 	n := w.nodes[h.Node]
 	s := h.Snapshot
-	if w.cfg.Labels != nil {
-		h.Labels = w.cfg.Labels(h.Node)
-	}
+	h.Labels = w.shared[h.Node]
 	if s.Agent != nil {
 		findings, left := detect.ToldFindings(s)
 		n.refused += uint64(left)
@@ -312,7 +324,7 @@ type View struct {
 // NodeView is one node.
 type NodeView struct {
 	Node     string          `json:"node"`
-	State    string          `json:"state"` // of metric.FleetNodeState
+	State    string          `json:"state"` // judged, told, silent
 	GPUs     int             `json:"gpus"`
 	Model    string          `json:"model,omitempty"`
 	Driver   string          `json:"driver,omitempty"`
@@ -365,20 +377,25 @@ func urgency(n *NodeView) int {
 	switch {
 	case n.Worst != nil:
 		return 2 + int(*n.Worst)
-	case n.State == metric.FleetNodeState.Values[2]:
+	case n.State == nodeSilent:
 		return 1
 	}
 	return 0
 }
 
-// state says who judges the node.
+// Who judges a node.
+const (
+	nodeJudged = "judged" // the role
+	nodeTold   = "told"   // its agent
+	nodeSilent = "silent" // nobody: nothing is heard of it
+)
+
 func (n *node) state(now time.Time) string {
-	states := metric.FleetNodeState.Values
 	switch {
 	case now.Sub(n.seen) > 3*lookEvery:
-		return states[2]
+		return nodeSilent
 	case n.last.Agent != nil:
-		return states[1]
+		return nodeTold
 	}
-	return states[0]
+	return nodeJudged
 }

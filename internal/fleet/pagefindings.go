@@ -35,17 +35,15 @@ func (f *Fleet) findings(p *page) {
 		}
 		p.add(metric.FleetFinding, 1, append([]string{m.Node}, labels...)...)
 	}
-	states := map[string]int{}
-	for i := range v.Nodes {
-		states[v.Nodes[i].State]++
-	}
-	for _, s := range metric.FleetNodeState.Values {
-		p.add(metric.FleetNodes, float64(states[s]), s)
-	}
 	c := &f.watch.costs
 	p.add(metric.FleetLooks, float64(c.looks.Load()))
 	p.add(metric.FleetLookSeconds, float64(c.nanos.Load())/1e9)
 	p.add(metric.FleetRefused, float64(c.refused.Load()))
+	if calls := f.cfg.Load().AgentCalls; calls != nil {
+		good, failed := calls()
+		p.add(metric.FleetAgentCalls, float64(good), "answered")
+		p.add(metric.FleetAgentCalls, float64(failed), "failed")
+	}
 }
 
 var severities = [...]rules.Severity{rules.Info, rules.Ticket, rules.Page}

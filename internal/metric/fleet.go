@@ -27,9 +27,8 @@ var FreeCause = &Dimension{Label: "cause", Values: []string{"fits", "no_demand",
 // need not have.
 var CallOutcome = &Dimension{Label: "outcome", Values: []string{"answered", "failed", "absent"}}
 
-// FleetNodeState is who judges a node: the role itself, the node's agent, or nobody as
-// nothing is heard of it.
-var FleetNodeState = &Dimension{Label: "state", Values: []string{"judged", "told", "silent"}}
+// AgentAnswer is how a question to an agent ended.
+var AgentAnswer = &Dimension{Label: "outcome", Values: []string{"answered", "failed"}}
 
 // The closed dimensions of queues with a scheduler of their own, and of autoscalers.
 var (
@@ -102,16 +101,42 @@ var (
 	ReaderBytes = row(Def{Entity: Reader, Kind: Counter, Name: "vigil_kubernetes_list_bytes_total",
 		Help: "Bytes of lists of the kind that were read, before compression."})
 
-	FleetFinding = row(Def{Entity: Fleet, Name: "vigil_fleet_finding", Labels: []string{"node", "rule", "severity", "subject", "cause"},
+	FleetAgentCalls = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_agent_calls_total", Dim: AgentAnswer,
+		Help: "Times that an agent was asked for the evidence of its findings; 0 without fleet.agents.url. What it does not answer, numbers and labels tell."})
+	FleetFinding = row(Def{Entity: Role, Name: "vigil_fleet_finding", Labels: []string{"node", "rule", "severity", "subject", "cause"},
 		Help: "1 for each finding that fires on any node, by its agent or by the cluster role, which alone has this series; node is cluster for what is about several. At most 5,000, the worst first."})
-	FleetIncidents = row(Def{Entity: Fleet, Name: "vigil_fleet_incidents", Labels: []string{"severity"},
+	FleetIncidents = row(Def{Entity: Role, Name: "vigil_fleet_incidents", Labels: []string{"severity"},
 		Help: "Open incidents of the cluster: one for each cause, however many nodes it shows on."})
-	FleetNodes = row(Def{Entity: Fleet, Name: "vigil_fleet_nodes", Labels: []string{"state"},
-		Help: "Nodes that the cluster role knows: judged by it, told by their agent, silent for a minute and a half or more."})
-	FleetLooks = row(Def{Entity: Fleet, Kind: Counter, Name: "vigil_fleet_looks_total",
+	FleetLooks = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_looks_total",
 		Help: "Looks of the cluster role at all nodes since it was started."})
-	FleetLookSeconds = row(Def{Entity: Fleet, Kind: Counter, Name: "vigil_fleet_look_seconds_total",
+	FleetLookSeconds = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_look_seconds_total",
 		Help: "Time that those took, of the clock and not of processors: as many nodes are judged at once as there are processors."})
-	FleetRefused = row(Def{Entity: Fleet, Kind: Counter, Name: "vigil_fleet_refused_total",
+	FleetRefused = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_refused_total",
 		Help: "Snapshots of nodes without a name, or beyond the 20,000 nodes that the role knows, which were left out."})
+)
+
+// The closed dimensions of what the role makes of series.
+var (
+	FleetNodeState = &Dimension{Label: "state", Values: []string{"agent", "exporters", "silent", "other"}}
+	SampleOutcome  = &Dimension{Label: "outcome", Values: []string{"taken", "duplicate", "out_of_order", "future"}}
+	SeriesRefusal  = &Dimension{Label: "reason", Values: []string{"unwanted", "no_node", "series_limit", "node_limit"}}
+)
+
+// Rows of the one cluster role: the nodes that it sees through the series of a
+// Prometheus.
+var (
+	FleetNodes = row(Def{Entity: Role, Name: "vigil_fleet_nodes", Dim: FleetNodeState,
+		Help: "Nodes of which there are series: of those that an agent speaks for, and those that other exporters tell of, there are snapshots. From a silent one nothing has come for the lookback; other ones have neither GPUs nor inference servers."})
+	FleetGPUs = row(Def{Entity: Role, Name: "vigil_fleet_gpus",
+		Help: "GPUs of the nodes of which there are snapshots."})
+	FleetSeries = row(Def{Entity: Role, Name: "vigil_fleet_series",
+		Help: "Series that are kept."})
+	FleetSamples = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_samples_total", Dim: SampleOutcome,
+		Help: "Samples that came. duplicate and out_of_order are not newer than the series' last, future ones are more than a minute ahead: they are dropped."})
+	FleetSeriesRefused = row(Def{Entity: Role, Kind: Counter, Sparse: true, Name: "vigil_fleet_series_refused_total", Dim: SeriesRefusal,
+		Help: "Times that a series was not taken: unwanted (no reader knows its name), no_node (nothing names the node that it is of), series_limit, node_limit."})
+	FleetStrangers = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_duplicate_gpus_total",
+		Help: "Times that a GPU was left out of a node's snapshot because another node has it: one machine goes by two names."})
+	FleetUnreadable = row(Def{Entity: Role, Kind: Counter, Sparse: true, Name: "vigil_fleet_unreadable_total", Labels: []string{"source", "reason"},
+		Help: "Times that nothing could be made of a target's series, by source and reason: those of vigil_source_page_failures_total."})
 )
