@@ -23,6 +23,9 @@ func (g *Gatherer) describe(told []Incident) {
 			continue
 		}
 		in.Nodes, in.Common = len(nodes), g.common(nodes)
+		if in.Common != "" {
+			in.Members[0].Evidence.Seen += fmt.Sprintf("; its %d nodes have in common: %s", in.Nodes, in.Common)
+		}
 	}
 }
 

@@ -217,7 +217,7 @@ func loadFleet(file string, log *slog.Logger) (*asking, error) {
 		return nil, err
 	}
 	a.outbox = alerting.OutboxConfig{
-		Node: a.cluster, Log: log, Shadow: time.Duration(cfg.Alerting.Shadow), Promoted: promoted(cfg.Rules), Links: func(i *detect.Incident) []alerting.Link { return links(cfg, i) },
+		Node: a.cluster, Log: log, Shadow: time.Duration(cfg.Alerting.Shadow), Promoted: promoted(cfg.Rules), Links: (&pipeline{cfg: cfg}).links,
 	}
 	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: budget(cfg.Budget), Rules: settings(cfg.Rules)}
 	a.config.Detect.Cluster = a.cluster

@@ -371,6 +371,7 @@ func detectors(cfg *config.Config) detect.DetectorConfig {
 		Unallocated: detect.UnallocatedConfig{Allowed: c.UnallocatedAllowed},
 		UnknownUse:  detect.UnknownUseConfig{Controlled: cfg.Change == config.Controlled},
 		Mismatch:    detect.MismatchConfig{Approved: cfg.Versions.Approved, KnownBad: bad},
+		Throttled:   detect.ThrottledConfig{PowerLimits: c.PowerLimits},
 		Sharing:     detect.SharingConfig{Allowed: c.SharingAllowed},
 		Isolation:   detect.IsolationConfig{Controlled: cfg.Change == config.Controlled},
 	}
@@ -411,19 +412,17 @@ func receivers(cfg *config.Config, log *slog.Logger) ([]alerting.Receiver, error
 }
 
 // links says where to go on from an incident.
-func (p *pipeline) links(i *detect.Incident) []alerting.Link { return links(p.cfg, i) }
-
-func links(cfg *config.Config, i *detect.Incident) []alerting.Link {
+func (p *pipeline) links(i *detect.Incident) []alerting.Link {
 	var out []alerting.Link
 	add := func(title, url string) {
 		if url != "" {
 			out = append(out, alerting.Link{Title: title, URL: url})
 		}
 	}
-	add("Page", cfg.Links.Page)
-	add("Dashboard", cfg.Links.Dashboard)
-	if cfg.Links.Runbook != "" {
-		add("Runbook", cfg.Links.Runbook+string(i.Rule))
+	add("Page", p.cfg.Links.Page)
+	add("Dashboard", p.cfg.Links.Dashboard)
+	if p.cfg.Links.Runbook != "" {
+		add("Runbook", p.cfg.Links.Runbook+string(i.Rule))
 	}
 	return out
 }

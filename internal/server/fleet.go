@@ -199,9 +199,6 @@ func (p *fleetPage) incidents(v *FleetView, l *look) {
 		if in.Nodes > 1 {
 			c.Where += ", and others: " + plural(in.Nodes, "node", "nodes") + " in all"
 		}
-		if in.Common != "" {
-			c.Sure = joined("; ", c.Sure, "in common: "+oneLine(in.Common))
-		}
 		p.Cards = append(p.Cards, c)
 	}
 	p.Resolved = capped(p.Resolved)
