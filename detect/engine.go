@@ -74,6 +74,7 @@ type Engine struct {
 	events    eventLog
 	history   history
 	incidents incidents
+	flips     flips
 	finished  []Finding                    // resolved in the last day, oldest first
 	parked    map[rules.ID]json.RawMessage // state of detectors that do not run now
 	records   map[rules.ID]record          // and of their rules
@@ -103,6 +104,7 @@ func NewEngine(cfg Config, detectors []Detector) *Engine {
 		}
 	}
 	e.link(detectors)
+	e.flips = newFlips(e.watchers)
 	if !cfg.NoHistory {
 		e.history = newHistory(e.watchers)
 	}
@@ -126,6 +128,7 @@ func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 	for _, w := range e.watchers {
 		e.run(w, s)
 	}
+	e.flip(s)
 	for _, w := range e.watchers {
 		e.company(w)
 		e.settle(w)
