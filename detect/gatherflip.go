@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	causeFlipped = "flipped_together" // of suspect_monitor: much of the fleet began to be at fault in the same minutes
+	causeFleetFlipped = "fleet_flipped" // of suspect_monitor: much of the fleet began to be at fault in the same minutes
 
 	flipWithin = 2 * time.Minute  // findings that begin within it do so at once
 	flipShare  = 0.25             // of the nodes
@@ -60,7 +60,7 @@ func (g *Gatherer) watchFlip() {
 		return
 	}
 	f := Finding{
-		Rule: rules.IDSuspectMonitor, Subject: Subject{"cluster", g.name()}, Cause: causeFlipped, Severity: severity, State: Firing,
+		Rule: rules.IDSuspectMonitor, Subject: Subject{"cluster", g.name()}, Cause: causeFleetFlipped, Severity: severity, State: Firing,
 		Since: first.Since, Fired: g.now, LastSeen: g.now, LastTrue: g.now, Score: 1, Count: 1, GPUIndex: -1, Simulated: first.Simulated,
 		Evidence: sayFlipped(rule, len(by), all, n),
 	}

@@ -43,7 +43,7 @@ func (is *incidents) join(t *tracked, now time.Time) {
 		}}
 		is.all = append(is.all, in)
 	}
-	if _, heads := rules.Chained(t.Rule, t.Cause, in.Rule, in.Cause); in.Cause != causeFlipped && (heads || is.across != nil && headsAcross(t, in)) {
+	if _, heads := rules.Chained(t.Rule, t.Cause, in.Rule, in.Cause); in.Cause != causeFleetFlipped && (heads || is.across != nil && headsAcross(t, in)) {
 		in.Rule, in.Cause = t.Rule, t.Cause
 	}
 	in.State, in.Resolved = Firing, time.Time{}
