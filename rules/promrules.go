@@ -59,7 +59,7 @@ func findingAlerts(o Options) []promCase {
 		}
 		cases = append(cases, promCase{
 			rule: promRule{
-				Alert: alertName(r.ID), Expr: fmt.Sprintf("%s{rule=%q} == 1", metric.FindingActive, r.ID), KeepFiringFor: duration(2 * time.Minute),
+				Alert: AlertName(r.ID), Expr: fmt.Sprintf("%s{rule=%q} == 1", metric.FindingActive, r.ID), KeepFiringFor: duration(2 * time.Minute),
 				Annotations: o.annotations(summary(r.Title), r.Meaning, r.Action, r.Runbook),
 			},
 			firing: []series{finding(r.ID, 1)}, silent: []series{finding(r.ID, 0), finding(other.ID, 1)}, at: 5 * time.Minute,

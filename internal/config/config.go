@@ -160,8 +160,11 @@ type Links struct {
 
 // Alerting is who is told.
 type Alerting struct {
-	Shadow Duration `yaml:"shadow"` // for so long after the first start only the certain faults are sent
-	Slack  []Slack  `yaml:"slack"`
+	Shadow       Duration       `yaml:"shadow"` // for so long after the first start only the certain faults are sent
+	Slack        []Slack        `yaml:"slack"`
+	Alertmanager []Alertmanager `yaml:"alertmanager"`
+	Webhook      []Webhook      `yaml:"webhook"`
+	Heartbeat    Heartbeat      `yaml:"heartbeat"`
 }
 
 // Slack is one Slack channel, reached by a bot token or an incoming webhook.
@@ -295,6 +298,7 @@ func Parse(file string, source []byte) (*Config, error) {
 			c.Alerting.Slack[i].MinSeverity = &ticket
 		}
 	}
+	c.Alerting.complete()
 	if wrong = append(wrong, c.check(wrong)...); len(wrong) > 0 {
 		slices.SortStableFunc(wrong, func(a, b mistake) int { return a.line - b.line })
 		return nil, errors.Join(errorsOf(wrong)...)
@@ -391,6 +395,7 @@ func (c *Config) check(said []mistake) []mistake {
 	c.checkMoney(fail)
 	c.checkOwners(fail)
 	c.checkSlack(fail)
+	c.checkTargets(fail)
 	slices.SortFunc(found, func(a, b mistake) int { return cmp.Or(a.line-b.line, strings.Compare(a.text, b.text)) })
 	return found
 }
