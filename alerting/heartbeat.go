@@ -40,7 +40,7 @@ func (o *Outbox) beat(q *queue, every time.Duration, seen string, now time.Time)
 	// Each is a message of its own: an edit of the one before would reach nobody.
 	r.Ref, r.doubt = "", false
 	waited := r.waits()
-	o.renew(r, sign(o.cfg.Node, seen, now), now)
+	o.renew(r, SignOfLife(o.cfg.Node, seen, now), now)
 	if !waited {
 		q.put(r)
 	}
@@ -48,8 +48,8 @@ func (o *Outbox) beat(q *queue, every time.Duration, seen string, now time.Time)
 	return every
 }
 
-// sign is a sign of life in the words of an incident.
-func sign(node, seen string, now time.Time) *detect.Incident {
+// SignOfLife is that somebody watches, in the words of an incident.
+func SignOfLife(node, seen string, now time.Time) *detect.Incident {
 	root := detect.Finding{
 		Rule: Watchdog, Cause: Watchdog, Subject: detect.Subject{Kind: "node", ID: node}, Node: node, GPUIndex: -1,
 		Severity: rules.Info, State: detect.Firing, Since: now,

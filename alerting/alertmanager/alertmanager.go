@@ -26,7 +26,6 @@ import (
 	"gpuvigil/alerting/alert"
 	"gpuvigil/alerting/post"
 	"gpuvigil/detect"
-	"gpuvigil/rules"
 )
 
 const (
@@ -43,15 +42,14 @@ type Config struct {
 	Resend time.Duration
 	Look   time.Duration // how often silences and inhibitions are read back; 0: never
 
-	Options     alert.Options
-	MinSeverity rules.Severity // what is below is not sent
+	Options alert.Options
 
 	// Incidents returns those that are open and those that have ended lately.
 	Incidents func() []detect.Incident
 	// Message adds to an incident what is said with it.
 	Message func(*detect.Incident) alerting.Message
-	// Allow says whether an incident is to be sent now; nil sends all. One that was
-	// sent and is not to be any more ends there.
+	// Allow says whether an incident may be told now; nil allows all. What was told once
+	// is followed to its end, whatever Allow says then.
 	Allow func(*detect.Incident) bool
 	// Watchdog returns an alert that fires as long as all is well with ourselves, for
 	// somebody to miss; nil, or an answer of nil: none fires.
@@ -98,6 +96,9 @@ func New(cfg Config) (*Sender, error) {
 	return s, nil
 }
 
+// Name returns the receiver's name.
+func (s *Sender) Name() string { return s.cfg.Name }
+
 // Poke says that an incident has changed: it is told without waiting for the next
 // repetition. It never blocks.
 func (s *Sender) Poke() {
@@ -129,6 +130,7 @@ type one struct {
 	alert.Alert
 	incident string    // its id; empty for the watchdog
 	updated  time.Time // of the state that it tells
+	allowed  bool      // to be told to who does not know of it
 }
 
 // current returns the alerts that fire and those that have ended, by their labels. Two
@@ -140,10 +142,10 @@ func (s *Sender) current(now time.Time) (firing, ended map[string]*one) {
 	slices.SortStableFunc(incidents, func(a, b detect.Incident) int { return cmp.Compare(b.Opened.UnixNano(), a.Opened.UnixNano()) })
 	for k := range incidents {
 		i := &incidents[k]
-		if !s.wanted(i) {
+		if !heard(i) {
 			continue
 		}
-		o := &one{Alert: alert.Of(s.cfg.Message(i), s.cfg.Options), incident: i.ID, updated: i.Updated}
+		o := &one{Alert: alert.Of(s.cfg.Message(i), s.cfg.Options), incident: i.ID, updated: i.Updated, allowed: s.cfg.Allow == nil || s.cfg.Allow(i)}
 		id := fingerprint(o)
 		if i.State == detect.Firing {
 			firing[id] = o
@@ -153,7 +155,7 @@ func (s *Sender) current(now time.Time) (firing, ended map[string]*one) {
 	}
 	if s.cfg.Watchdog != nil {
 		if a := s.cfg.Watchdog(); a != nil {
-			o := &one{Alert: *a, updated: a.StartsAt}
+			o := &one{Alert: *a, updated: a.StartsAt, allowed: true}
 			firing[fingerprint(o)] = o
 		}
 	}
@@ -163,15 +165,9 @@ func (s *Sender) current(now time.Time) (firing, ended map[string]*one) {
 
 func fingerprint(o *one) string { return o.Labels.Fingerprint().String() }
 
-// wanted reports whether anybody is told of the incident here.
-func (s *Sender) wanted(i *detect.Incident) bool {
-	if i.Severity < s.cfg.MinSeverity || len(i.Members) == 0 {
-		return false
-	}
-	if !slices.ContainsFunc(i.Members, func(f detect.Finding) bool { return f.Suppressed == "" }) {
-		return false
-	}
-	return s.cfg.Allow == nil || s.cfg.Allow(i)
+// heard reports whether anybody is to hear of the incident at all.
+func heard(i *detect.Incident) bool {
+	return slices.ContainsFunc(i.Members, func(f detect.Finding) bool { return f.Suppressed == "" })
 }
 
 // SilenceURL returns where a person can silence the alert of an incident in the first
@@ -191,5 +187,5 @@ func SilenceURL(base string, a alert.Alert) string {
 		matchers = append(matchers, fmt.Sprintf("%s=%q", name, value))
 	}
 	slices.Sort(matchers)
-	return strings.TrimSuffix(base, "/") + "/#/silences/new?filter=" + url.QueryEscape("{"+strings.Join(matchers, ", ")+"}")
+	return strings.TrimSuffix(base, "/") + "/#/silences/new?filter=" + url.PathEscape("{"+strings.Join(matchers, ",")+"}")
 }

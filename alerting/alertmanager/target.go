@@ -94,29 +94,35 @@ func (t *target) run(ctx context.Context) {
 // update brings the book in line with what is so now.
 func (t *target) update(now time.Time) {
 	firing, ended := t.current(now)
+	told := map[string]bool{} // incidents that fire here
+	for _, e := range t.book {
+		told[e.incident] = told[e.incident] || e.ended.IsZero()
+	}
 	for id, o := range firing {
-		e := t.book[id]
-		if e == nil || !e.ended.IsZero() || !e.updated.Equal(o.updated) {
-			t.book[id] = &entry{one: o, change: now}
-		} else {
+		if !o.allowed && !told[o.incident] {
+			delete(firing, id)
+			continue
+		}
+		if e := t.book[id]; e != nil && e.ended.IsZero() && e.updated.Equal(o.updated) {
 			e.one = o
+		} else {
+			t.book[id] = &entry{one: o, change: now}
 		}
 	}
 	for id, o := range ended {
-		switch e := t.book[id]; {
-		case firing[id] != nil:
-		case e != nil && e.ended.IsZero():
-			t.book[id] = &entry{one: o, ended: o.EndsAt, change: now}
-		case e == nil && o.StartsAt.Before(t.began):
-			// Whoever was here before us may have told of it.
+		if firing[id] != nil {
+			continue
+		}
+		e := t.book[id]
+		// Of what ended before us, or soon after, whoever was here before may have told.
+		if e != nil && e.ended.IsZero() || e == nil && o.allowed && o.StartsAt.Before(t.began) {
 			t.book[id] = &entry{one: o, ended: o.EndsAt, change: now}
 		}
 	}
 	for id, e := range t.book {
 		switch {
 		case e.ended.IsZero() && firing[id] == nil:
-			// It got worse and is another alert now, or is not to be told any more.
-			e.ended, e.change = now, now
+			e.ended, e.change = now, now // it got worse and is another alert now, or is forgotten
 		case !e.ended.IsZero() && now.Sub(e.ended) >= repeatEnded:
 			delete(t.book, id)
 		}

@@ -72,7 +72,7 @@ const (
 )
 
 // ownLabels are those that an alert has anyway.
-var ownLabels = []string{"alertname", "cause", "cluster", "gpu", "node", "rule", "severity", "simulated", "source", "subject", "team"}
+var ownLabels = []string{"alertname", "cause", "cluster", "drill", "gpu", "node", "rule", "severity", "simulated", "source", "subject", "team"}
 
 // complete gives targets what the file leaves out.
 func (a *Alerting) complete() {

@@ -29,6 +29,10 @@ type Config struct {
 	Release       func(time.Duration) error
 	ReleasedUntil func() time.Time
 
+	// Muted returns, by the incident's id, what keeps people from being told of it; nil
+	// where that is not known.
+	Muted func() map[string][]Mute
+
 	// Booked is what the scrape page shows of the ledger, and Costs what it has booked
 	// from since to until; nil without a ledger. Costs may read the disk.
 	Booked func() *cost.Export
