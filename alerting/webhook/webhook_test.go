@@ -221,7 +221,9 @@ func TestEscalation(t *testing.T) {
 func TestSignature(t *testing.T) {
 	s := newServer(t)
 	raw := []byte("0123456789abcdef0123456789abcdef")
-	w := newWebhook(t, s, func(c *webhook.Config) { c.Key = text(key + "\n\nwhsec_" + base64.StdEncoding.EncodeToString(raw) + "\n") })
+	w := newWebhook(t, s, func(c *webhook.Config) {
+		c.Key = text(key + "\n\nwhsec_" + base64.StdEncoding.EncodeToString(raw) + "\n")
+	})
 	began := time.Now().Truncate(time.Second)
 	if _, err := w.Notify(t.Context(), example.Message(example.Incidents()[0]), ""); err != nil {
 		t.Fatal(err)
