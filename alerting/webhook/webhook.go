@@ -97,6 +97,8 @@ type Payload struct {
 	TruncatedAlerts   uint64         `json:"truncatedAlerts"`
 	Status            string         `json:"status"` // firing or resolved
 	Receiver          string         `json:"receiver"`
+	Reason            string         `json:"notification_reason"` // of Alertmanager 0.35 and later
+	RouteLabels       model.LabelSet `json:"routeLabels"`         // likewise; we have none
 	GroupLabels       model.LabelSet `json:"groupLabels"`
 	CommonLabels      model.LabelSet `json:"commonLabels"`
 	CommonAnnotations model.LabelSet `json:"commonAnnotations"`
@@ -164,6 +166,7 @@ func (w *Webhook) payload(m alerting.Message, ref string) (*Payload, string) {
 	}
 	p := &Payload{
 		Version: version, GroupKey: "{}:" + now.Identity().String(), Status: status(told[0]), Receiver: w.cfg.Name,
+		Reason: reason(status(told[0]), ref, changed), RouteLabels: model.LabelSet{},
 		GroupLabels: now.Identity(), CommonLabels: told[0].Labels, CommonAnnotations: now.Annotations, ExternalURL: w.cfg.ExternalURL,
 	}
 	if len(told) > 1 {
@@ -176,6 +179,20 @@ func (w *Webhook) payload(m alerting.Message, ref string) (*Payload, string) {
 		})
 	}
 	return p, severity.String()
+}
+
+// reason says in Alertmanager's words why it is told. For what is only known better it
+// has no word.
+func reason(status, ref string, worse bool) string {
+	switch {
+	case status == string(model.AlertResolved):
+		return "all alerts resolved"
+	case ref == "":
+		return "first notification"
+	case worse:
+		return "new alerts added"
+	}
+	return "unknown"
 }
 
 func status(a alert.Alert) string {
