@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	vm "github.com/VictoriaMetrics/metrics"
@@ -198,7 +200,29 @@ func (t *target) get(ctx context.Context, u *url.URL, into any) error {
 		err = json.Unmarshal(answer.Body, into)
 	}
 	if err != nil {
-		return fmt.Errorf("ask Alertmanager at %s how alerts stand: %w", t.base.Host, err)
+		return fmt.Errorf("ask Alertmanager at %s: %w", t.base.Host, err)
 	}
 	return nil
+}
+
+// Check asks each of the Alertmanagers what it is, and says it.
+func (s *Sender) Check(ctx context.Context) (string, error) {
+	var said []string
+	var errs []error
+	for _, t := range s.targets {
+		var answer struct {
+			Cluster struct {
+				Status string
+				Peers  []struct{ Name string }
+			}
+			VersionInfo struct{ Version string }
+		}
+		if err := t.get(ctx, t.base.JoinPath("api/v2/status"), &answer); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		said = append(said, text.Clean(fmt.Sprintf("Alertmanager %s at %s, cluster %s with %d members",
+			answer.VersionInfo.Version, t.base.Host, answer.Cluster.Status, len(answer.Cluster.Peers)), 200))
+	}
+	return strings.Join(said, "; "), errors.Join(errs...)
 }

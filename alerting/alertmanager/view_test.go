@@ -132,3 +132,15 @@ func TestRun(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestCheck(t *testing.T) {
+	good, bad := newFakeServer(t), newFakeServer(t)
+	good.answers["/api/v2/status"] = `{"cluster":{"status":"ready","peers":[{"name":"a"},{"name":"b"}]},"versionInfo":{"version":"0.35.0"}}`
+	said, err := newBench(t, good).Check(t.Context())
+	if err != nil || !strings.Contains(said, "Alertmanager 0.35.0 at 127.0.0.1:") || !strings.Contains(said, "cluster ready with 2 members") {
+		t.Errorf("of an Alertmanager that listens it says %q, %v", said, err)
+	}
+	if said, err = newBench(t, good, bad).Check(t.Context()); err == nil || said == "" {
+		t.Errorf("of two, one of which does not know the API, it says %q, %v", said, err)
+	}
+}

@@ -60,7 +60,7 @@ type alertmanagers struct {
 	incidents func() []detect.Incident
 	message   func(*detect.Incident) alerting.Message
 	allow     func(receiver string, least rules.Severity, i *detect.Incident) bool
-	watches   func() bool                 // whether incidents are still being found
+	watches   func() bool // whether incidents are still being found
 	log       *slog.Logger
 }
 
