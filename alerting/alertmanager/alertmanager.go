@@ -170,12 +170,12 @@ func heard(i *detect.Incident) bool {
 	return slices.ContainsFunc(i.Members, func(f detect.Finding) bool { return f.Suppressed == "" })
 }
 
-// SilenceURL returns where a person can silence the alert of an incident in the first
-// of the Alertmanagers, whatever its severity.
-func (s *Sender) SilenceURL(i *detect.Incident) string {
+// SilenceURL returns where a person can silence the alert of a message's incident in the
+// first of the Alertmanagers, whatever its severity.
+func (s *Sender) SilenceURL(m alerting.Message) string {
 	u := *s.targets[0].base
 	u.User = nil
-	return SilenceURL(u.String(), alert.Of(s.cfg.Message(i), s.cfg.Options))
+	return SilenceURL(u.String(), alert.Of(m, s.cfg.Options))
 }
 
 // SilenceURL returns the page of an Alertmanager on which a silence of the alert is

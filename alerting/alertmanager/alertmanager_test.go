@@ -309,7 +309,7 @@ func TestPathPrefixAndSilenceURL(t *testing.T) {
 	if n := len(labelsOf(t, f)); n != 1 {
 		t.Errorf("under a path prefix %d alerts arrived", n)
 	}
-	got := b.SilenceURL(&b.incidents[0])
+	got := b.SilenceURL(messageOf(&b.incidents[0]))
 	if !strings.HasPrefix(got, f.URL+"/alertmanager/#/silences/new?filter=%7Balertname=%22VigilXid%22%2C") || strings.Contains(got, "severity") {
 		t.Errorf("the page for a silence is %s", got)
 	}

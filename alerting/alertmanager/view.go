@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,9 @@ const (
 	maxMutes    = 10 // of one alert
 	commentSize = 120
 )
+
+// silenceName is what the id of a silence may be: it becomes a part of a URL.
+var silenceName = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
 
 // Mute says that people are not told of an incident, and why.
 type Mute struct {
@@ -167,7 +171,7 @@ func (t *target) look(ctx context.Context, known map[string]string) (map[string]
 			continue
 		}
 		for _, by := range g.Status.SilencedBy {
-			if _, asked := silences[by]; !asked && len(silences) < maxSilences {
+			if _, asked := silences[by]; !asked && len(silences) < maxSilences && silenceName.MatchString(by) {
 				var s silence
 				if err := t.get(ctx, t.base.JoinPath("api/v2/silence", by), &s); err != nil {
 					return nil, err

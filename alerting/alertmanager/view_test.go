@@ -14,6 +14,7 @@ import (
 
 	"gpuvigil/alerting/alert"
 	"gpuvigil/detect"
+	"gpuvigil/internal/text"
 )
 
 const silenceID = "00000000-0000-4000-8000-000000000001"
@@ -143,4 +144,33 @@ func TestCheck(t *testing.T) {
 	if said, err = newBench(t, good, bad).Check(t.Context()); err == nil || said == "" {
 		t.Errorf("of two, one of which does not know the API, it says %q, %v", said, err)
 	}
+}
+
+// Whatever answers, nothing is said but in bounded, clean words, and nothing breaks.
+func FuzzLook(f *testing.F) {
+	content, err := os.ReadFile("testdata/get-v2-alerts.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(content), `{"endsAt":"2026-09-01T02:00:00.000Z","comment":"x"}`)
+	f.Add(`[{"fingerprint":"00f067aa0ba902b7","status":{"state":"suppressed","silencedBy":["../../x",""],"mutedBy":["a\u0000b"]}}]`, `{}`)
+	f.Add(`[null,{"status":null}]`, `[]`)
+	f.Fuzz(func(t *testing.T, alerts, one string) {
+		s := newFakeServer(t)
+		s.answers["/api/v2/alerts"], s.answers["/api/v2/silence/"+silenceID] = alerts, one
+		mutes, err := newBench(t, s).targets[0].look(t.Context(), map[string]string{"00f067aa0ba902b7": "incident-1"})
+		if err != nil && len(mutes) > 0 {
+			t.Errorf("it says %v and fails with %v", mutes, err)
+		}
+		for _, asked := range s.asked {
+			if !strings.HasPrefix(asked, "/api/v2/alerts?") && !strings.HasPrefix(asked, "/api/v2/silence/") {
+				t.Errorf("it asks for %s", asked)
+			}
+		}
+		for _, m := range mutes["incident-1"] {
+			if len(mutes) > 1 || len(mutes["incident-1"]) > maxMutes || text.Clean(m.ID, commentSize) != m.ID || text.Clean(m.Comment, commentSize) != m.Comment {
+				t.Errorf("it says %+v", m)
+			}
+		}
+	})
 }

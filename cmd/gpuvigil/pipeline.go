@@ -447,5 +447,8 @@ func (p *pipeline) links(i *detect.Incident) []alerting.Link {
 	if p.cfg.Links.Runbook != "" {
 		add("Runbook", p.cfg.Links.Runbook+string(i.Rule))
 	}
+	if len(p.senders) > 0 {
+		add("Silence", p.senders[0].SilenceURL(alerting.Message{Incident: *i, Node: p.cfg.Node}))
+	}
 	return out
 }
