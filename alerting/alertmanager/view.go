@@ -163,6 +163,13 @@ func (t *target) look(ctx context.Context, known map[string]string) (map[string]
 	if err := t.get(ctx, u, &all); err != nil {
 		return nil, err
 	}
+	return mutesOf(all, known, func(id string) (s silence, err error) {
+		return s, t.get(ctx, t.base.JoinPath("api/v2/silence", id), &s)
+	})
+}
+
+// mutesOf picks what keeps our alerts from people, and asks for each silence once.
+func mutesOf(all []gettable, known map[string]string, ask func(id string) (silence, error)) (map[string][]Mute, error) {
 	mutes := map[string][]Mute{}
 	silences := map[string]silence{}
 	for _, g := range all {
@@ -171,14 +178,14 @@ func (t *target) look(ctx context.Context, known map[string]string) (map[string]
 			continue
 		}
 		for _, by := range g.Status.SilencedBy {
-			if _, asked := silences[by]; !asked && len(silences) < maxSilences && silenceName.MatchString(by) {
-				var s silence
-				if err := t.get(ctx, t.base.JoinPath("api/v2/silence", by), &s); err != nil {
+			s, asked := silences[by]
+			if !asked && len(silences) < maxSilences && silenceName.MatchString(by) {
+				var err error
+				if s, err = ask(by); err != nil {
 					return nil, err
 				}
 				silences[by] = s
 			}
-			s := silences[by]
 			mutes[id] = append(mutes[id], Mute{By: BySilence, ID: text.Clean(by, commentSize), Until: s.EndsAt, Comment: text.Clean(s.Comment, commentSize)})
 		}
 		for way, names := range map[string][]string{ByInhibition: g.Status.InhibitedBy, ByTime: g.Status.MutedBy} {
