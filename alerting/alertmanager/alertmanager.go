@@ -85,7 +85,7 @@ func New(cfg Config) (*Sender, error) {
 		}
 		client, err := post.New(cfg.Server)
 		if err != nil {
-			return nil, fmt.Errorf("Alertmanager at %s: %w", u.Host, err)
+			return nil, fmt.Errorf("reach Alertmanager at %s: %w", u.Host, err)
 		}
 		name := cfg.Name
 		if len(cfg.URLs) > 1 {
