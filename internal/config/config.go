@@ -161,7 +161,13 @@ type Links struct {
 // Alerting is who is told.
 type Alerting struct {
 	Shadow Duration `yaml:"shadow"` // for so long after the first start only the certain faults are sent
+	Burst  int      `yaml:"burst"`  // so many messages that are no pages a receiver gets in a minute, the rest in one; 0: no limit
 	Slack  []Slack  `yaml:"slack"`
+	Digest Digest   `yaml:"digest"`
+
+	Route         *Route         `yaml:"route"` // not given: every receiver hears of everything that is severe enough
+	TimeIntervals []TimeInterval `yaml:"time_intervals"`
+	Maintenance   []Maintenance  `yaml:"maintenance"`
 }
 
 // Slack is one Slack channel, reached by a bot token or an incoming webhook.
@@ -173,6 +179,7 @@ type Slack struct {
 	WebhookFile string          `yaml:"webhook_url_file"`
 	WebhookEnv  string          `yaml:"webhook_url_env"`
 	MinSeverity *rules.Severity `yaml:"min_severity"` // what is below is not sent; ticket if not given
+	Mentions    []string        `yaml:"mentions"`     // users and groups that a page calls, where no route says other ones
 	APIURL      string          `yaml:"api_url"`      // for tests and proxies
 }
 
@@ -227,7 +234,7 @@ func Default() *Config {
 			IdleAfterNotebook: Duration(2 * time.Hour),
 		},
 		Budget:   AlertBudget{Pages: 1, Tickets: 10},
-		Alerting: Alerting{Shadow: Duration(7 * 24 * time.Hour)},
+		Alerting: Alerting{Shadow: Duration(7 * 24 * time.Hour), Burst: 10, Digest: defaultDigest()},
 	}
 }
 
@@ -391,6 +398,8 @@ func (c *Config) check(said []mistake) []mistake {
 	c.checkMoney(fail)
 	c.checkOwners(fail)
 	c.checkSlack(fail)
+	c.Alerting.checkRouting(fail)
+	c.Alerting.checkDigest(fail)
 	slices.SortFunc(found, func(a, b mistake) int { return cmp.Or(a.line-b.line, strings.Compare(a.text, b.text)) })
 	return found
 }
