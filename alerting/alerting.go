@@ -18,6 +18,20 @@ type Message struct {
 	Node     string
 	Links    []Link
 
+	Mark *Mark // what a person said of the incident; nil: nothing
+
+	// Mentions are the ids of those whom the message calls. They come from the
+	// configuration only.
+	Mentions []string
+
+	// Ring says why a person is to be called again for an incident that the receiver
+	// knows; empty if it is enough that its message changes. A notifier whose edits
+	// nobody notices says it in a message that is noticed.
+	Ring string
+
+	// Words is said in place of the incident's own words; nil: those of the incident.
+	Words *Text
+
 	// Doubt says that an earlier attempt to deliver the incident for the first
 	// time may have succeeded without us knowing: the connection broke, or the
 	// agent was killed. A notifier that can look does so before it delivers again.

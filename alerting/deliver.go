@@ -68,17 +68,24 @@ type job struct {
 	incident *detect.Incident
 	ref      string
 	doubt    bool
+	first    bool // the receiver has not heard of the incident
+	ring     string
+	mentions []string
+	words    *Text
 }
 
 // serve delivers one receiver's messages, one after the other.
 func (o *Outbox) serve(ctx context.Context, q *queue) {
 	for ctx.Err() == nil {
+		o.digest(q, time.Now())
 		j, wait := o.next(q, time.Now())
 		if j == nil {
 			o.idle(ctx, q, wait)
 			continue
 		}
+		q.turn <- struct{}{}
 		ref, err := o.attempt(ctx, q, j)
+		<-q.turn
 		pause := o.settle(q, j, ref, err, time.Now())
 		poke(o.save)
 		sleep(ctx, pause)
@@ -110,7 +117,7 @@ func sleep(ctx context.Context, d time.Duration) {
 func (o *Outbox) next(q *queue, now time.Time) (*job, time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	wait := min(q.insist(now), o.sumUp(q, now))
+	wait := min(q.insist(now), o.sumUp(q, now), o.look(q, now))
 	r := q.pick()
 	if r == nil {
 		return nil, wait
@@ -118,7 +125,20 @@ func (o *Outbox) next(q *queue, now time.Time) (*job, time.Duration) {
 	if grace := r.taken.Add(diskGrace).Sub(now); r.stored != r.gen && grace > 0 {
 		return nil, grace
 	}
-	return &job{r, r.Incident, r.Ref, r.doubt}, 0
+	return o.job(q, r, now), 0
+}
+
+// job is what is to be said for a record now.
+func (o *Outbox) job(q *queue, r *record, now time.Time) *job {
+	j := &job{r: r, incident: r.Incident, ref: r.Ref, doubt: r.doubt, first: r.Ref == "" && r.Said.IsZero(), words: r.Words}
+	d := o.gate.judge(q.Name, q.MinSeverity, r.Incident, now)
+	if !j.first {
+		j.ring = o.ring(r, r.Incident, d, now)
+	}
+	if j.first || j.ring != "" {
+		j.mentions = q.calls(r.Incident, d)
+	}
+	return j
 }
 
 // attempt delivers one message. It does not end with ctx: a message that was cut
@@ -126,7 +146,8 @@ func (o *Outbox) next(q *queue, now time.Time) (*job, time.Duration) {
 func (o *Outbox) attempt(ctx context.Context, q *queue, j *job) (string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptLimit)
 	defer cancel()
-	m := Message{Incident: *j.incident, Rule: rules.Get(j.incident.Rule), Node: o.cfg.Node, Doubt: j.doubt}
+	m := Message{Incident: *j.incident, Rule: rules.Get(j.incident.Rule), Node: o.cfg.Node, Doubt: j.doubt,
+		Mark: o.gate.standing(j.incident, time.Now()), Ring: j.ring, Mentions: j.mentions, Words: j.words}
 	if len(m.Incident.Members) > 0 && m.Incident.Members[0].Node != "" {
 		m.Node = m.Incident.Members[0].Node
 	}
@@ -202,6 +223,12 @@ func (o *Outbox) delivered(q *queue, j *job, ref string, now time.Time) {
 	r.Ref, r.doubt, r.Said, r.SaidAs, r.Ended = ref, false, j.incident.Updated, j.incident.State, time.Time{}
 	if j.incident.State == detect.Resolved {
 		r.Ended = now
+	}
+	if j.first || j.ring != "" {
+		r.Rang = now
+	}
+	if j.first || j.ring != "" || r.RangAs == nil {
+		r.RangAs = &j.incident.Severity
 	}
 	if r.Incident == j.incident {
 		r.Incident, r.Queued = nil, time.Time{}

@@ -14,6 +14,9 @@ import (
 // SimulatedMark is the first line of a message whose numbers are made up.
 const SimulatedMark = "SIMULATED: the numbers come from a simulator, nothing is wrong."
 
+// DrillMark is what a message of a drill says first.
+const DrillMark = "Somebody rehearses: nothing is wrong, and nothing is to be done."
+
 // What is shown of a list, and of one text in runes, before it is cut.
 const (
 	shownMembers = 5
@@ -41,6 +44,9 @@ type Line struct{ Label, Text string }
 // Render puts a message into words. Equal messages give equal words.
 func Render(m Message) Text {
 	i := &m.Incident
+	if m.Words != nil {
+		return ready(m.Words, m.Links)
+	}
 	t := Text{Severity: i.Severity, Resolved: i.State == detect.Resolved, Links: m.Links}
 	if len(i.Members) == 0 {
 		t.Headline = text.Clean(fmt.Sprintf("%s %s: %s", urgency(i), m.Node, i.Rule), headlineSize)
@@ -51,6 +57,12 @@ func Render(m Message) Text {
 		t.Simulated = t.Simulated || i.Members[k].Simulated
 	}
 	t.Headline = headline(m, root)
+	if i.Drill {
+		t.add("Drill", DrillMark)
+	}
+	if m.Mark != nil {
+		t.add("Marked", m.Mark.String())
+	}
 	t.add("Who", who(root))
 	t.add("Seen", text.Clean(root.Evidence.Seen, valueSize))
 	t.add("Expected", text.Clean(root.Evidence.Expected, valueSize))
@@ -64,6 +76,16 @@ func Render(m Message) Text {
 		t.add("Since", since(i, root).UTC().Format("2006-01-02 15:04:05 MST"))
 	}
 	t.add("Where", where(m, root))
+	return t
+}
+
+// ready returns words that did not come from an incident, safe to be shown.
+func ready(w *Text, links []Link) Text {
+	t := *w
+	t.Headline, t.Lines, t.Links = text.Clean(w.Headline, headlineSize), nil, links
+	for _, l := range w.Lines {
+		t.add(l.Label, text.Clean(l.Text, valueSize))
+	}
 	return t
 }
 
@@ -90,10 +112,14 @@ func (t Text) String() string {
 }
 
 func urgency(i *detect.Incident) string {
+	word := strings.ToUpper(i.Severity.String())
 	if i.State == detect.Resolved {
-		return "RESOLVED"
+		word = "RESOLVED"
 	}
-	return strings.ToUpper(i.Severity.String())
+	if i.Drill {
+		return "DRILL " + word
+	}
+	return word
 }
 
 // headline says urgency, where, what and when.

@@ -188,6 +188,9 @@ type Incident struct {
 	Resolved time.Time      `json:"resolved,omitzero"`
 	Updated  time.Time      `json:"updated"` // when a member last came, went or got worse
 	Members  []Finding      `json:"members"` // the root cause first, then by severity and time
+
+	// Drill says that nothing is wrong: somebody rehearses. An engine never says so.
+	Drill bool `json:"drill,omitempty"`
 }
 
 // Point is one minute of a watched reading.

@@ -91,7 +91,7 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 	}
 	defer closeAll([]net.Listener{socket})
 
-	if a.outbox, err = alerting.NewOutbox(st, alerting.OutboxConfig{Node: cfg.Node, Log: p.log}); err != nil {
+	if a.outbox, err = alerting.NewOutbox(st, alerting.OutboxConfig{GateConfig: gate(cfg), Log: p.log}); err != nil {
 		return err
 	}
 	accounts, err := ledgerConfig(cfg, p.log)

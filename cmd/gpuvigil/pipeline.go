@@ -121,8 +121,18 @@ func (p *pipeline) know(k collector.Known) {
 func (p *pipeline) takeOver() error {
 	p.ledger.Configure(p.accounts)
 	return p.outbox.Configure(alerting.OutboxConfig{
-		Node: p.cfg.Node, Log: p.log, Shadow: time.Duration(p.cfg.Alerting.Shadow), Promoted: promoted(p.cfg.Rules), Links: p.links,
+		GateConfig: gate(p.cfg), Log: p.log, Burst: p.cfg.Alerting.Burst, Current: p.incident, Links: p.links, Digest: p.digest(),
 	}, p.receivers...)
+}
+
+// incident returns an incident as the engine has it now, nil if it has none of this id.
+func (p *pipeline) incident(id string) *detect.Incident {
+	for _, i := range p.engine.View().Incidents {
+		if i.ID == id {
+			return &i
+		}
+	}
+	return nil
 }
 
 // inherit takes up where a pipeline of this agent has stopped, from memory: a disk
@@ -405,7 +415,7 @@ func receivers(cfg *config.Config, log *slog.Logger) ([]alerting.Receiver, error
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, alerting.Receiver{Name: s.Name, Notifier: n, MinSeverity: *s.MinSeverity})
+		out = append(out, alerting.Receiver{Name: s.Name, Notifier: n, MinSeverity: *s.MinSeverity, Mentions: s.Mentions})
 	}
 	return out, nil
 }
