@@ -49,6 +49,11 @@ func (o *Outbox) Run(ctx context.Context) error {
 		defer vm.UnregisterMetric(age)
 		g.Go(func() { o.serve(ctx, q) })
 	}
+	for mark, n := range map[string]func() float64{"acknowledged": o.gate.count(false), "snoozed": o.gate.count(true)} {
+		name := metric.IncidentsMarked.Series(mark)
+		vm.GetOrCreateGauge(name, n)
+		defer vm.UnregisterMetric(name)
+	}
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	kept := make(chan struct{})
 	go func() {

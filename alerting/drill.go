@@ -29,6 +29,7 @@ type drill struct {
 type Sent struct {
 	Receiver string `json:"receiver"`
 	What     string `json:"what"` // in words: "is told", "no route leads there" …
+	Good     bool   `json:"good"` // it is told, or was delivered
 }
 
 // Drill sends an incident that is none, marked as a drill, on the way of all others, and
@@ -49,7 +50,8 @@ func (o *Outbox) Drill(i detect.Incident, d time.Duration) ([]Sent, error) {
 	o.extras[drillsKey].gen++
 	sent := make([]Sent, 0, len(o.queues))
 	for _, q := range o.queues {
-		sent = append(sent, Sent{q.Name, o.gate.judge(q.Name, q.MinSeverity, &i, now).words()})
+		d := o.gate.judge(q.Name, q.MinSeverity, &i, now)
+		sent = append(sent, Sent{q.Name, d.words(), d.outcome == told})
 	}
 	o.mu.Unlock()
 	o.Take([]detect.Incident{i})

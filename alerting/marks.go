@@ -123,6 +123,19 @@ func (g *Gate) open() map[string]Mark {
 	return out
 }
 
+// count returns how many incidents that have not ended are acknowledged or snoozed.
+func (g *Gate) count(snoozed bool) func() float64 {
+	return func() float64 {
+		n, now := 0, time.Now()
+		for _, m := range g.open() {
+			if m.Until.IsZero() != snoozed && (!snoozed || now.Before(m.Until)) {
+				n++
+			}
+		}
+		return float64(n)
+	}
+}
+
 func (g *Gate) markOf(id string) *Mark {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

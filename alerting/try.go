@@ -27,11 +27,15 @@ func (o *Outbox) Try(ctx context.Context, receiver string) ([]Sent, error) {
 		if receiver != "" && receiver != q.Name {
 			continue
 		}
-		what, err := o.try(ctx, q)
+		failure, err := o.try(ctx, q)
 		if err != nil {
 			return sent, err
 		}
-		sent = append(sent, Sent{q.Name, what})
+		s := Sent{q.Name, "was delivered", failure == ""}
+		if failure != "" {
+			s.What = failure
+		}
+		sent = append(sent, s)
 	}
 	switch {
 	case len(names) == 0:
@@ -42,6 +46,7 @@ func (o *Outbox) Try(ctx context.Context, receiver string) ([]Sent, error) {
 	return sent, nil
 }
 
+// try sends a test message to one receiver and returns why that failed, if it did.
 func (o *Outbox) try(ctx context.Context, q *queue) (string, error) {
 	select {
 	case q.turn <- struct{}{}:
@@ -63,7 +68,7 @@ func (o *Outbox) try(ctx context.Context, q *queue) (string, error) {
 	)
 	switch {
 	case err == nil:
-		return "was delivered", nil
+		return "", nil
 	case errors.As(err, &refusal):
 		return "was " + refusal.Error(), nil
 	case errors.As(err, &wait):

@@ -273,6 +273,7 @@ func (a *agent) serverConfig(web *webConfig, cfg *config.Config) server.Config {
 		View:          func() *detect.View { return a.pipeline.Load().engine.View() },
 		History:       func(s detect.Subject) []detect.History { return a.pipeline.Load().engine.History(s) },
 		Changes:       func() []collector.Event { return a.pipeline.Load().engine.Changes() },
+		Telling:       a.telling(),
 		Booked:        a.ledger.Export,
 		Costs:         a.ledger.Costs,
 		Release:       a.driver.release,

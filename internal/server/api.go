@@ -22,6 +22,9 @@ type Findings struct {
 	Incidents []detect.Incident `json:"incidents"` // what people were told
 	Verdicts  []detect.Verdict  `json:"verdicts"`  // one for each GPU
 
+	// Marks is, by the incident's id, what people said of those that have not ended.
+	Marks map[string]Mark `json:"marks,omitempty"`
+
 	// Rules says of each rule how often it has fired and what it needs to be believed.
 	Rules []detect.Standing `json:"rules"`
 
@@ -64,6 +67,7 @@ func (s *Server) apiFindings(w http.ResponseWriter, _ *http.Request) {
 		Incidents: orEmpty(view.Incidents),
 		Verdicts:  orEmpty(view.Verdicts),
 		Rules:     orEmpty(view.Standings),
+		Marks:     s.marks(),
 		History:   map[string][]History{},
 	}
 	for _, f := range view.Findings {
