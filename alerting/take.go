@@ -150,6 +150,8 @@ func (o *Outbox) ring(r *record, i *detect.Incident, d decision, now time.Time) 
 	switch {
 	case r.RangAs != nil && i.Severity > *r.RangAs:
 		return fmt.Sprintf("it got worse: %s, was %s", i.Severity, *r.RangAs)
+	case r.SaidAs == detect.Resolved && i.Severity >= rules.Page:
+		return "it is back"
 	case m.over(r.Rang, now):
 		return "the snooze is over and it still fires"
 	case d.repeat > 0 && now.Sub(r.Rang) >= d.repeat && !m.acknowledges(i):

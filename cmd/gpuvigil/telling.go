@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -142,6 +143,9 @@ func rehearsal(rule, gpu string, s *collector.Snapshot, node string, now time.Ti
 		Node: node, Subject: detect.Subject{Kind: "node", ID: node}, GPUIndex: -1, Simulated: s != nil && s.Simulated,
 		Evidence: detect.Evidence{Seen: "nothing: somebody rehearses with gpuvigil drill", Expected: "that the right people notice", Confidence: detect.Certain, Why: "it is a drill", Title: r.Title, Action: r.Action},
 	}
+	if gpu != "" && s == nil {
+		return nil, errors.New("no GPU was seen yet: try again in a few seconds")
+	}
 	if gpu != "" {
 		g := gpuOf(s, gpu)
 		if g == nil {
@@ -159,9 +163,6 @@ func rehearsal(rule, gpu string, s *collector.Snapshot, node string, now time.Ti
 }
 
 func gpuOf(s *collector.Snapshot, name string) *collector.GPU {
-	if s == nil {
-		return nil
-	}
 	for k := range s.GPUs {
 		if g := &s.GPUs[k]; g.UUID == name || strconv.Itoa(g.Index) == name {
 			return g
