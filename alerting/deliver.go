@@ -49,7 +49,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 		defer vm.UnregisterMetric(age)
 		g.Go(func() { o.serve(ctx, q) })
 	}
-	for mark, n := range map[string]func() float64{"acknowledged": o.gate.count(false), "snoozed": o.gate.count(true)} {
+	for mark, n := range map[string]func() float64{"acknowledged": o.count(false), "snoozed": o.count(true)} {
 		name := metric.IncidentsMarked.Series(mark)
 		vm.GetOrCreateGauge(name, n)
 		defer vm.UnregisterMetric(name)

@@ -124,16 +124,29 @@ func (g *Gate) open() map[string]Mark {
 }
 
 // count returns how many incidents that have not ended are acknowledged or snoozed.
-func (g *Gate) count(snoozed bool) func() float64 {
+func (o *Outbox) count(snoozed bool) func() float64 {
 	return func() float64 {
+		o.mu.Lock()
+		defer o.mu.Unlock()
 		n, now := 0, time.Now()
-		for _, m := range g.open() {
-			if m.Until.IsZero() != snoozed && (!snoozed || now.Before(m.Until)) {
+		for id, m := range o.gate.open() {
+			if m.Until.IsZero() != snoozed && (!snoozed || now.Before(m.Until)) && o.current(id) != nil {
 				n++
 			}
 		}
 		return float64(n)
 	}
+}
+
+// current returns an incident as it is now, nil if there is none. The caller holds o.mu.
+func (o *Outbox) current(id string) *detect.Incident {
+	if d := o.drills[id]; d != nil {
+		return &d.Incident
+	}
+	if o.cfg.Current == nil {
+		return nil
+	}
+	return o.cfg.Current(id)
 }
 
 func (g *Gate) markOf(id string) *Mark {

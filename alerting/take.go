@@ -115,8 +115,8 @@ func (o *Outbox) look(q *queue, now time.Time) time.Duration {
 		switch {
 		case r.Held != "":
 			o.release(q, r, now)
-		case r.Incident == nil && r.SaidAs == detect.Firing && !r.Rang.IsZero() && r.Merged == "" && o.cfg.Current != nil:
-			i := o.cfg.Current(r.incident())
+		case r.Incident == nil && r.SaidAs == detect.Firing && !r.Rang.IsZero() && r.Merged == "":
+			i := o.current(r.incident())
 			if i == nil || i.State != detect.Firing {
 				continue
 			}
