@@ -162,8 +162,12 @@ func TestADrillTakesTheWayOfAllOthersAndEnds(t *testing.T) {
 		b.start()
 		time.Sleep(10 * time.Minute)
 		m := b.only("its end, after a restart")
-		if m.Incident.State != detect.Resolved || !strings.HasPrefix(alerting.Render(m).Headline, "DRILL RESOLVED") || len(b.outbox.Drills()) != 0 {
+		if m.Incident.State != detect.Resolved || !strings.HasPrefix(alerting.Render(m).Headline, "DRILL RESOLVED") || b.outbox.Drills()[0].State != detect.Resolved {
 			t.Errorf("the end of the drill is told as %q", alerting.Render(m).Headline)
+		}
+		time.Sleep(time.Hour)
+		if d := b.outbox.Drills(); len(d) != 0 {
+			t.Errorf("an hour after its end there are still the drills %+v", d)
 		}
 		if _, err := b.outbox.Drill(page("drill-2", detect.Firing), 25*time.Hour); err == nil {
 			t.Error("a drill can go on for more than a day")

@@ -15,6 +15,10 @@ const (
 	drillsKey = "drills"
 	maxDrills = 20
 
+	// keepDrill is for how long the end of a drill is kept: senders without an outbox
+	// repeat it.
+	keepDrill = 30 * time.Minute
+
 	// MaxDrill is for how long a drill goes on at most.
 	MaxDrill = 24 * time.Hour
 )
@@ -44,7 +48,7 @@ func (o *Outbox) Drill(i detect.Incident, d time.Duration) ([]Sent, error) {
 	o.mu.Lock()
 	if len(o.drills) >= maxDrills {
 		o.mu.Unlock()
-		return nil, fmt.Errorf("drill %s: %d drills go on already; wait until they end", i.Rule, maxDrills)
+		return nil, fmt.Errorf("drill %s: %d drills go on or have just ended; try again in half an hour", i.Rule, maxDrills)
 	}
 	o.drills[i.ID] = &drill{i, now.Add(d)}
 	o.extras[drillsKey].gen++
@@ -59,7 +63,8 @@ func (o *Outbox) Drill(i detect.Incident, d time.Duration) ([]Sent, error) {
 	return sent, nil
 }
 
-// Drills returns the incidents that are rehearsed now, for senders that need no outbox.
+// Drills returns the incidents that are rehearsed, also those that have ended lately, for
+// senders that need no outbox.
 func (o *Outbox) Drills() []detect.Incident {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,13 +84,20 @@ func (o *Outbox) endDrills(now time.Time) {
 			continue
 		}
 		i := d.Incident
+		if i.State == detect.Resolved {
+			if now.Sub(d.Until) > keepDrill {
+				delete(o.drills, id)
+				o.extras[drillsKey].gen++
+			}
+			continue
+		}
 		i.State, i.Resolved, i.Updated = detect.Resolved, now, now
 		i.Members = slices.Clone(i.Members)
 		for k := range i.Members {
 			i.Members[k].State, i.Members[k].Resolved, i.Members[k].Ended = detect.Resolved, now, "cleared"
 		}
 		ended = append(ended, i)
-		delete(o.drills, id)
+		d.Incident = i
 		o.extras[drillsKey].gen++
 	}
 	o.mu.Unlock()

@@ -274,6 +274,7 @@ func (a *agent) serverConfig(web *webConfig, cfg *config.Config) server.Config {
 		History:       func(s detect.Subject) []detect.History { return a.pipeline.Load().engine.History(s) },
 		Changes:       func() []collector.Event { return a.pipeline.Load().engine.Changes() },
 		Telling:       a.telling(),
+		Muted:         func() map[string][]server.Mute { return a.pipeline.Load().mutes() },
 		Booked:        a.ledger.Export,
 		Costs:         a.ledger.Costs,
 		Release:       a.driver.release,

@@ -127,6 +127,9 @@ func (a *agent) drill(rule, gpu string, d time.Duration) (*server.Drilled, error
 	if err != nil {
 		return nil, err
 	}
+	for _, s := range p.senders {
+		s.Poke()
+	}
 	a.log.Info("A drill has begun.", "incident", i.ID, "rule", i.Rule, "for", d)
 	return &server.Drilled{Incident: i.ID, Title: titleOf(i), Until: i.Opened.Add(d), Told: toldBy(sent)}, nil
 }

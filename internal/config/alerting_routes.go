@@ -96,6 +96,12 @@ func (a *Alerting) receivers() map[string]bool {
 	for _, s := range a.Slack {
 		names[s.Name] = true
 	}
+	for i := range a.Webhook {
+		names[a.Webhook[i].Name] = true
+	}
+	for i := range a.Alertmanager {
+		names[a.Alertmanager[i].Name] = true
+	}
 	return names
 }
 

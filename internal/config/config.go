@@ -165,6 +165,10 @@ type Alerting struct {
 	Slack  []Slack  `yaml:"slack"`
 	Digest Digest   `yaml:"digest"`
 
+	Alertmanager []Alertmanager `yaml:"alertmanager"`
+	Webhook      []Webhook      `yaml:"webhook"`
+	Heartbeat    Heartbeat      `yaml:"heartbeat"`
+
 	Route         *Route         `yaml:"route"` // not given: every receiver hears of everything that is severe enough
 	TimeIntervals []TimeInterval `yaml:"time_intervals"`
 	Maintenance   []Maintenance  `yaml:"maintenance"`
@@ -302,6 +306,7 @@ func Parse(file string, source []byte) (*Config, error) {
 			c.Alerting.Slack[i].MinSeverity = &ticket
 		}
 	}
+	c.Alerting.complete()
 	if wrong = append(wrong, c.check(wrong)...); len(wrong) > 0 {
 		slices.SortStableFunc(wrong, func(a, b mistake) int { return a.line - b.line })
 		return nil, errors.Join(errorsOf(wrong)...)
@@ -398,6 +403,7 @@ func (c *Config) check(said []mistake) []mistake {
 	c.checkMoney(fail)
 	c.checkOwners(fail)
 	c.checkSlack(fail)
+	c.checkTargets(fail)
 	c.Alerting.checkRouting(fail)
 	c.Alerting.checkDigest(fail)
 	slices.SortFunc(found, func(a, b mistake) int { return cmp.Or(a.line-b.line, strings.Compare(a.text, b.text)) })

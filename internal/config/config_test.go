@@ -63,13 +63,13 @@ func TestExampleChangesNothing(t *testing.T) {
 func TestExampleWithEveryKey(t *testing.T) {
 	text := string(Example)
 	text = regexp.MustCompile(`(?m)^(\s*)# (  - [a-z]+:|    [a-z_]+:|- [a-z]+:|  [a-z_]+:|idle_gpu:)`).ReplaceAllString(text, "$1$2")
-	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "route:\n  #   receiver", "route:\n    receiver", "time_intervals: []\n", "time_intervals:\n", "maintenance: []", "maintenance:", "rules: {}", "rules:", "own: []", "own:", "queues: []     #", "queues:     #", "budgets: []", "budgets:", "mapping: []", "mapping:",
+	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "alertmanager: []", "alertmanager:", "webhook: []", "webhook:", "route:\n  #   receiver", "route:\n    receiver", "time_intervals: []\n", "time_intervals:\n", "maintenance: []", "maintenance:", "rules: {}", "rules:", "own: []", "own:", "queues: []     #", "queues:     #", "budgets: []", "budgets:", "mapping: []", "mapping:",
 		"approved: {}", "approved:", "known_bad: []", "known_bad:").Replace(text)
 	c, err := Parse("example.yml", []byte(text))
 	if err != nil {
 		t.Fatalf("the example with its commented keys does not load:\n%v\n%s", err, text)
 	}
-	if len(c.Inference.Targets) != 1 || len(c.Alerting.Slack) != 1 || len(c.Rules) != 1 || len(c.Prices.Own) != 1 || len(c.Budgets) != 1 || len(c.Fleet.Waiting.Queues) != 1 || len(c.Owners.Mapping) != 6 ||
+	if len(c.Inference.Targets) != 1 || len(c.Alerting.Slack) != 1 || len(c.Alerting.Alertmanager) != 1 || len(c.Alerting.Webhook) != 1 || len(c.Rules) != 1 || len(c.Prices.Own) != 1 || len(c.Budgets) != 1 || len(c.Fleet.Waiting.Queues) != 1 || len(c.Owners.Mapping) != 6 ||
 		len(c.Versions.Approved) != 2 || len(c.Versions.KnownBad) != 1 {
 		t.Errorf("commented parts of the example were not read: %d targets, %d receivers, %d rules, %d prices, %d budgets, want 1 of each, %d owners, want 6, and %d approved and %d bad versions, want 2 and 1",
 			len(c.Inference.Targets), len(c.Alerting.Slack), len(c.Rules), len(c.Prices.Own), len(c.Budgets), len(c.Owners.Mapping), len(c.Versions.Approved), len(c.Versions.KnownBad))

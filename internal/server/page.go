@@ -124,7 +124,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 func (s *Server) pageOf(snap *collector.Snapshot, view *detect.View, now time.Time) *page {
 	p := &page{Version: oneLine(s.cfg.Version.Version)}
 	if view != nil {
-		p.findings(view, &look{snap, s.cfg.History, now})
+		p.findings(view, &look{snap: snap, history: s.cfg.History, muted: s.muted(), now: now})
 	}
 	if until := s.releasedUntil(); until.After(now) {
 		p.Notices = append(p.Notices, notice{toneInfo, "released", "The GPU driver is released until " + clock(until, now) +
@@ -145,7 +145,7 @@ func (s *Server) pageOf(snap *collector.Snapshot, view *detect.View, now time.Ti
 	if view != nil {
 		verdicts = view.Verdicts
 	}
-	p.gpus(&look{snap, s.cfg.History, now}, verdicts)
+	p.gpus(&look{snap: snap, history: s.cfg.History, now: now}, verdicts)
 	p.host(snap)
 	p.work(snap.Inventory)
 	p.endpoints(snap)

@@ -23,6 +23,7 @@ const (
 type look struct {
 	snap    *collector.Snapshot // nil before the first
 	history func(detect.Subject) []detect.History
+	muted   map[string][]Mute // by incident
 	now     time.Time
 }
 
@@ -38,6 +39,7 @@ type card struct {
 	Seen       string
 	Expected   string
 	Sure       string
+	Muted      []string // what keeps people from being told
 	Action     string
 	Before     []line
 	Members    []line // what else belongs to it
@@ -67,6 +69,9 @@ func (p *page) findings(v *detect.View, l *look) {
 		c := l.card(&in.Members[0], in.Severity)
 		c.Members = l.members(in.Members[1:])
 		c.incident = in.ID
+		for _, m := range l.muted[in.ID] {
+			c.Muted = append(c.Muted, m.String())
+		}
 		p.Cards = append(p.Cards, c)
 	}
 	for i := range v.Findings {

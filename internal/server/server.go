@@ -31,6 +31,9 @@ type Config struct {
 
 	// Telling is the part that tells people; nil: there is none.
 	Telling *Telling
+	// Muted returns, by the incident's id, what keeps people from being told of it; nil
+	// where that is not known.
+	Muted func() map[string][]Mute
 
 	// Booked is what the scrape page shows of the ledger, and Costs what it has booked
 	// from since to until; nil without a ledger. Costs may read the disk.
