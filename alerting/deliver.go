@@ -66,6 +66,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 type job struct {
 	r        *record
 	incident *detect.Incident
+	context  *Context
 	ref      string
 	doubt    bool
 }
@@ -118,7 +119,7 @@ func (o *Outbox) next(q *queue, now time.Time) (*job, time.Duration) {
 	if grace := r.taken.Add(diskGrace).Sub(now); r.stored != r.gen && grace > 0 {
 		return nil, grace
 	}
-	return &job{r, r.Incident, r.Ref, r.doubt}, 0
+	return &job{r, r.Incident, r.Context, r.Ref, r.doubt}, 0
 }
 
 // attempt delivers one message. It does not end with ctx: a message that was cut
@@ -133,6 +134,12 @@ func (o *Outbox) attempt(ctx context.Context, q *queue, j *job) (string, error) 
 	if o.cfg.Links != nil {
 		m.Links = o.cfg.Links(j.incident)
 	}
+	if j.context != nil {
+		m.Context = *j.context
+	}
+	if o.cfg.Chart != nil {
+		m.Chart = func() *Chart { return o.cfg.Chart(j.incident) }
+	}
 	return q.Notifier.Notify(ctx, m, j.ref)
 }
 
@@ -141,6 +148,10 @@ func (o *Outbox) attempt(ctx context.Context, q *queue, j *job) (string, error) 
 func (o *Outbox) settle(q *queue, j *job, ref string, err error, now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err != nil && ref != "" && ref != j.r.Ref {
+		j.r.Ref = ref
+		o.change(j.r, now)
+	}
 	log := o.log.With("receiver", q.Name, "incident", j.incident.ID, "rule", string(j.incident.Rule))
 	var (
 		refusal *Refusal
@@ -169,7 +180,7 @@ func (o *Outbox) settle(q *queue, j *job, ref string, err error, now time.Time) 
 	if limited {
 		return min(max(wait.For, o.cfg.Pause), longestWait)
 	}
-	j.r.doubt = j.r.Ref == ""
+	j.r.doubt = true
 	j.r.tries++
 	q.letOther = len(q.waiting) > 0 && q.waiting[0] == j.r
 	if j.r.tries == stepBack && q.letOther && len(q.waiting) > 1 {

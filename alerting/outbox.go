@@ -37,6 +37,15 @@ type OutboxConfig struct {
 	// Links returns where to go on from an incident; nil for nowhere.
 	Links func(*detect.Incident) []Link
 
+	// Context returns how far an incident reaches and what it costs; nil for not known. It
+	// is called when the incident changes, by whom Take is called, and must not call
+	// the outbox.
+	Context func(*detect.Incident) Context
+
+	// Chart returns a picture of the last hours, or nil; nil for never. It is called by
+	// notifiers that send one.
+	Chart func(*detect.Incident) *Chart
+
 	Pause      time.Duration // between two messages to one receiver; 0 means 1.2 s
 	Backoff    time.Duration // after the first failure, doubled with each further one; 0 means 1 s
 	MaxBackoff time.Duration // 0 means one minute
@@ -146,6 +155,10 @@ func (o *Outbox) renew(r *record, i *detect.Incident, now time.Time) {
 	}
 	incident := *i
 	r.Incident, r.Refused, r.again = &incident, nil, 0
+	if o.cfg.Context != nil {
+		known := o.cfg.Context(&incident).Following(r.Context)
+		r.Context = &known
+	}
 	o.change(r, now)
 }
 

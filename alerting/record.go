@@ -20,9 +20,10 @@ type record struct {
 	// Incident is the state that is to be said, or that was refused; nil once all
 	// is said. It is replaced, never changed.
 	Incident *detect.Incident `json:"incident,omitempty"`
-	Seq      uint64           `json:"seq"`              // place in the queue
-	Queued   time.Time        `json:"queued,omitzero"`  // since when something waits
-	Touched  time.Time        `json:"touched,omitzero"` // when the record last changed
+	Context  *Context         `json:"context,omitempty"` // of it; nil: nothing is known
+	Seq      uint64           `json:"seq"`               // place in the queue
+	Queued   time.Time        `json:"queued,omitzero"`   // since when something waits
+	Touched  time.Time        `json:"touched,omitzero"`  // when the record last changed
 
 	Ref       string       `json:"ref,omitempty"`       // what the notifier returned
 	Said      time.Time    `json:"said,omitzero"`       // Updated of the state that was said last
@@ -96,7 +97,7 @@ func (o *Outbox) load(now time.Time) error {
 			}
 			o.parked[name][id] = r
 			o.seq = max(o.seq, r.Seq)
-			r.doubt = r.Incident != nil && r.Ref == ""
+			r.doubt = r.Incident != nil
 			return true
 		})
 		return nil
