@@ -109,7 +109,11 @@ func reach(c *Context, root *detect.Finding) string {
 	}
 	line := list(said, more)
 	if c.GPUs > 0 {
-		line += ", " + count(c.GPUs, "GPU") + " here"
+		sep := ", "
+		if len(owners) > 1 {
+			sep = "; together "
+		}
+		line += sep + count(c.GPUs, "GPU") + " here"
 	}
 	return line
 }

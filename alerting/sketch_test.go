@@ -143,7 +143,7 @@ func TestTeamsBehindManyOwnersAreNamed(t *testing.T) {
 	for _, team := range []string{"a", "b", "c", "a", "d", "e", "d"} {
 		m.Context.Owners = append(m.Context.Owners, collector.Owner{Kind: "pod", ID: "x/" + team, Team: team})
 	}
-	tells(t, m, "Who: pod x/a, team a; pod x/b, team b; pod x/c, team c; and 4 more, 8 GPUs here\n", "Teams: d; e\n")
+	tells(t, m, "Who: pod x/a, team a; pod x/b, team b; pod x/c, team c; and 4 more; together 8 GPUs here\n", "Teams: d; e\n")
 }
 
 func TestAnAmountIsWrittenAsElsewhere(t *testing.T) {

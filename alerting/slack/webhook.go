@@ -104,7 +104,7 @@ func short(t alerting.Text) alerting.Text {
 	lines := t.Lines
 	t.Lines = nil
 	for _, l := range lines {
-		if l.Label == "Lasted" {
+		if l.Label == "Lasted" || l.Label == "Cost" || l.Label == "Lost" {
 			t.Lines = append(t.Lines, l)
 		}
 	}

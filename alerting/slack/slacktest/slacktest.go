@@ -1,7 +1,7 @@
 // Package slacktest is a stand-in for Slack: chat.postMessage, chat.update,
-// conversations.history, auth.test and an incoming webhook, with the limits that
-// Slack has and failures on demand. It keeps what a person would see in each
-// channel.
+// conversations.history and .replies, the upload of files, auth.test and an incoming
+// webhook, with the limits that Slack has and failures on demand. It keeps what a
+// person would see in each channel and thread.
 package slacktest
 
 import (
@@ -19,6 +19,7 @@ import (
 // The secrets that the stand-in knows.
 const (
 	Token       = "xoxb-stand-in-0000000000-abcdefghijkl" // #nosec: opens nothing but this package
+	uploadPath  = "/upload/v1/"
 	webhookPath = "/services/T0000000000/B0000000000/abcdefghijklmnopqrstuvwx"
 )
 
@@ -32,6 +33,18 @@ type Message struct {
 	Blocks   json.RawMessage
 	Metadata Metadata
 	Edits    int // how often it was edited
+
+	Thread    string // of a reply: the ts of the message that it replies to
+	Broadcast bool   // the reply is shown in the channel, too
+	Files     []File
+}
+
+// File is an uploaded file.
+type File struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Title   string `json:"title"`
+	Content []byte `json:"-"`
 }
 
 // Metadata is what an app attaches to its message.
@@ -66,6 +79,7 @@ type Server struct {
 	ids      map[string]string // of channels by name
 	answers  map[string][]Answer
 	requests []Request
+	uploads  map[string]*File // by id; those that are not complete
 	down     bool
 	token    string
 	seq      int
@@ -73,7 +87,7 @@ type Server struct {
 
 // New starts a stand-in on a port of the loopback interface.
 func New() *Server {
-	s := &Server{channels: map[string][]*Message{}, ids: map[string]string{}, answers: map[string][]Answer{}, token: Token}
+	s := &Server{channels: map[string][]*Message{}, ids: map[string]string{}, answers: map[string][]Answer{}, uploads: map[string]*File{}, token: Token}
 	s.http = httptest.NewServer(s)
 	return s
 }
@@ -88,7 +102,7 @@ func (s *Server) APIURL() string { return s.http.URL + "/api/" }
 func (s *Server) WebhookURL() string { return s.http.URL + webhookPath }
 
 // Answer queues answers to calls of a method: chat.postMessage, chat.update,
-// conversations.history, auth.test or webhook; empty for the next call of any.
+// conversations.history, …, upload or webhook; empty for the next call of any.
 func (s *Server) Answer(method string, answers ...Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,14 +131,25 @@ func (s *Server) Recover() {
 	s.down, s.token = false, Token
 }
 
-// Messages returns what stands in a channel, the oldest first. The channel is an
-// id or a name.
+// Messages returns what stands in a channel, the oldest first, without what is in threads
+// only. The channel is an id or a name.
 func (s *Server) Messages(channel string) []Message {
+	return s.some(channel, func(m *Message) bool { return m.Thread == "" || m.Broadcast })
+}
+
+// Replies returns what is in the thread of a message, the oldest first.
+func (s *Server) Replies(channel, ts string) []Message {
+	return s.some(channel, func(m *Message) bool { return m.Thread == ts })
+}
+
+func (s *Server) some(channel string, which func(*Message) bool) []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []Message
 	for _, m := range s.channels[s.id(channel)] {
-		all = append(all, *m)
+		if which(m) {
+			all = append(all, *m)
+		}
 	}
 	return all
 }
@@ -167,6 +192,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	method := "webhook"
 	if m, ok := strings.CutPrefix(req.URL.Path, "/api/"); ok {
 		method = m
+	} else if strings.HasPrefix(req.URL.Path, uploadPath) {
+		method = "upload"
 	}
 	forced := s.forced(method)
 	reply := reply{status: http.StatusOK}
