@@ -122,6 +122,7 @@ func (p *pipeline) takeOver() error {
 	p.ledger.Configure(p.accounts)
 	return p.outbox.Configure(alerting.OutboxConfig{
 		Node: p.cfg.Node, Log: p.log, Shadow: time.Duration(p.cfg.Alerting.Shadow), Promoted: promoted(p.cfg.Rules), Links: p.links,
+		Context: p.reach, Chart: p.chart,
 	}, p.receivers...)
 }
 
@@ -419,7 +420,7 @@ func (p *pipeline) links(i *detect.Incident) []alerting.Link {
 		}
 	}
 	add("Page", p.cfg.Links.Page)
-	add("Dashboard", p.cfg.Links.Dashboard)
+	add("Dashboard", dashboardLink(p.cfg.Links.Dashboard, p.cfg.Node, i))
 	if p.cfg.Links.Runbook != "" {
 		add("Runbook", p.cfg.Links.Runbook+string(i.Rule))
 	}
