@@ -82,7 +82,7 @@ func (o *Outbox) change(r *record, now time.Time) {
 
 // load reads what the outbox of an earlier run left, as if no receiver were
 // configured yet. What waits there may have been delivered just before that run
-// ended.
+// ended, and of what was delivered last the disk may know nothing.
 func (o *Outbox) load(now time.Time) error {
 	return o.store.View(func(tx *store.Tx) error {
 		tx.Range(store.Outbox, "", func(k string, v []byte) bool {
@@ -97,7 +97,7 @@ func (o *Outbox) load(now time.Time) error {
 			}
 			o.parked[name][id] = r
 			o.seq = max(o.seq, r.Seq)
-			r.doubt = r.Incident != nil
+			r.doubt = true
 			return true
 		})
 		return nil

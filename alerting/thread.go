@@ -34,7 +34,7 @@ func Begin(i *detect.Incident) Told {
 
 // Reply is a piece of an incident's history.
 type Reply struct {
-	Lines []string // plain, bounded text of one line each
+	Lines []string // plain, bounded text of one line each, what matters most first
 	Rings bool     // people who look at the channel only must see it: it became a page
 	Told  Told     // what is told with it
 }
@@ -62,10 +62,10 @@ func (t Told) News(m *Message) *Reply {
 	if !worse && !back && !ended && (t.Replies >= maxReplies || i.Updated.Sub(t.At).Abs() < joinPause) {
 		return nil
 	}
-	r.Lines = append(r.Lines, t.moved(i)...)
 	if ended {
 		r.Lines = append(r.Lines, ending(m)...)
 	}
+	r.Lines = append(r.Lines, t.moved(i)...)
 	if len(r.Lines) == 0 {
 		return nil
 	}

@@ -98,7 +98,7 @@ func TestAThreadIsBounded(t *testing.T) {
 		t.Errorf("an incident that grew 200 times has %d replies, want 10 to 20", replies)
 	}
 	m := example.Message(example.Resolve(example.Join(i, 200)))
-	if r := told.News(&m); r == nil || !strings.Contains(strings.Join(r.Lines, "\n"), "Resolved") || !strings.Contains(r.Lines[0], "201 in all") {
+	if r := told.News(&m); r == nil || !strings.Contains(strings.Join(r.Lines, "\n"), "Resolved") || !strings.Contains(r.Lines[1], "201 in all") {
 		t.Errorf("the end of an incident that moved a lot is told as %+v", r)
 	}
 }

@@ -136,14 +136,12 @@ func (b *Bot) tell(ctx context.Context, c *conn, th *thread, m *alerting.Message
 	if news.Rings {
 		said = mark(text) + " " + text.Headline + "\n" + said
 	}
-	form := []slack.MsgOption{
-		slack.MsgOptionPost(), slack.MsgOptionTS(th.ts), slack.MsgOptionText(fit(said, maxReply), false), metadata(replyType, m.Incident.ID, news.Told),
-	}
-	if news.Rings {
-		form = append(form, slack.MsgOptionBroadcast())
-	}
-	_, _, err := b.call(ctx, c, th.channel, form...)
+	err := b.reply(ctx, c, th, m, news, said)
 	var content *contentError
+	if errors.As(err, &content) {
+		first, _, _ := strings.Cut(said, "\n")
+		err = b.reply(ctx, c, th, m, news, first)
+	}
 	if errors.As(err, &content) || isThreadless(err) {
 		b.cfg.Log.Warn("Slack does not take a reply; the message itself is up to date", "incident", m.Incident.ID, "reason", err)
 		err = nil
@@ -153,4 +151,16 @@ func (b *Bot) tell(ctx context.Context, c *conn, th *thread, m *alerting.Message
 	}
 	th.told = news.Told
 	return nil
+}
+
+// reply says something in the thread.
+func (b *Bot) reply(ctx context.Context, c *conn, th *thread, m *alerting.Message, news *alerting.Reply, said string) error {
+	form := []slack.MsgOption{
+		slack.MsgOptionPost(), slack.MsgOptionTS(th.ts), slack.MsgOptionText(fit(said, maxReply), false), metadata(replyType, m.Incident.ID, news.Told),
+	}
+	if news.Rings {
+		form = append(form, slack.MsgOptionBroadcast())
+	}
+	_, _, err := b.call(ctx, c, th.channel, form...)
+	return err
 }

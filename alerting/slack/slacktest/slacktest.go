@@ -16,7 +16,7 @@ import (
 	"sync"
 )
 
-// The secrets that the stand-in knows.
+// The secrets that the stand-in knows at first.
 const (
 	Token       = "xoxb-stand-in-0000000000-abcdefghijkl" // #nosec: opens nothing but this package
 	uploadPath  = "/upload/v1/"
@@ -68,6 +68,8 @@ type Answer struct {
 
 	Done   bool // the request is carried out all the same, so only its answer is lost
 	Hangup bool // the connection is cut instead of an answer
+
+	Then func() // called before the answer, nil for nothing: what else happens just now
 }
 
 // Server is a running stand-in. Its methods may be called from any goroutine.
@@ -121,6 +123,13 @@ func (s *Server) SetToken(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.token = token
+}
+
+// Token returns the only good one.
+func (s *Server) Token() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.token
 }
 
 // Recover ends all trouble: no answer is queued, the server is up and knows Token.
@@ -181,6 +190,28 @@ func (s *Server) id(channel string) string {
 	return s.ids[name]
 }
 
+// Transport reaches the server without a network, for tests in which time is virtual.
+func (s *Server) Transport() http.RoundTripper { return direct{s} }
+
+type direct struct{ s *Server }
+
+// RoundTrip has the server answer the request.
+func (d direct) RoundTrip(req *http.Request) (resp *http.Response, err error) {
+	if err := req.Context().Err(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if p := recover(); p == http.ErrAbortHandler {
+			resp, err = nil, io.ErrUnexpectedEOF
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	w := httptest.NewRecorder()
+	d.s.ServeHTTP(w, req)
+	return w.Result(), nil
+}
+
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
@@ -202,6 +233,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	if forced != nil {
 		reply.status, reply.header, reply.body = max(forced.Status, http.StatusOK), forced.Header, forced.Body
+	}
+	if forced != nil && forced.Then != nil {
+		forced.Then()
 	}
 	cut := s.down || forced != nil && forced.Hangup
 	if cut {
