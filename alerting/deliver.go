@@ -71,10 +71,12 @@ func (o *Outbox) Run(ctx context.Context) error {
 type job struct {
 	r        *record
 	incident *detect.Incident
+	context  *Context
 	ref      string
 	doubt    bool
 	first    bool // the receiver has not heard of the incident
 	ring     string
+	rung     int
 	mentions []string
 	words    *Text
 }
@@ -135,10 +137,13 @@ func (o *Outbox) next(q *queue, now time.Time) (*job, time.Duration) {
 
 // job is what is to be said for a record now.
 func (o *Outbox) job(q *queue, r *record, now time.Time) *job {
-	j := &job{r: r, incident: r.Incident, ref: r.Ref, doubt: r.doubt, first: r.Ref == "" && r.Said.IsZero(), words: r.Words}
+	j := &job{r: r, incident: r.Incident, context: r.Context, ref: r.Ref, doubt: r.doubt, first: r.Ref == "" && r.Said.IsZero(), words: r.Words}
 	d := o.gate.judge(q.Name, q.MinSeverity, r.Incident, now)
 	if !j.first {
 		j.ring = o.ring(r, r.Incident, d, now)
+	}
+	if j.rung = r.Rung; j.ring != "" {
+		j.rung++
 	}
 	if j.first || j.ring != "" {
 		j.mentions = q.calls(r.Incident, d)
@@ -152,12 +157,18 @@ func (o *Outbox) attempt(ctx context.Context, q *queue, j *job) (string, error) 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptLimit)
 	defer cancel()
 	m := Message{Incident: *j.incident, Rule: rules.Get(j.incident.Rule), Node: o.cfg.Node, Doubt: j.doubt,
-		Mark: o.gate.standing(j.incident, time.Now()), Ring: j.ring, Mentions: j.mentions, Words: j.words}
+		Mark: o.gate.standing(j.incident, time.Now()), Ring: j.ring, Rung: j.rung, Mentions: j.mentions, Words: j.words}
 	if len(m.Incident.Members) > 0 && m.Incident.Members[0].Node != "" {
 		m.Node = m.Incident.Members[0].Node
 	}
 	if o.cfg.Links != nil {
 		m.Links = o.cfg.Links(j.incident)
+	}
+	if j.context != nil {
+		m.Context = *j.context
+	}
+	if o.cfg.Chart != nil {
+		m.Chart = func() *Chart { return o.cfg.Chart(j.incident) }
 	}
 	return q.Notifier.Notify(ctx, m, j.ref)
 }
@@ -167,6 +178,10 @@ func (o *Outbox) attempt(ctx context.Context, q *queue, j *job) (string, error) 
 func (o *Outbox) settle(q *queue, j *job, ref string, err error, now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err != nil && ref != "" && ref != j.r.Ref {
+		j.r.Ref = ref
+		o.change(j.r, now)
+	}
 	log := o.log.With("receiver", q.Name, "incident", j.incident.ID, "rule", string(j.incident.Rule))
 	var (
 		refusal *Refusal
@@ -195,7 +210,7 @@ func (o *Outbox) settle(q *queue, j *job, ref string, err error, now time.Time) 
 	if limited {
 		return min(max(wait.For, o.cfg.Pause), longestWait)
 	}
-	j.r.doubt = j.r.Ref == ""
+	j.r.doubt = true
 	j.r.tries++
 	q.letOther = len(q.waiting) > 0 && q.waiting[0] == j.r
 	if j.r.tries == stepBack && q.letOther && len(q.waiting) > 1 {
@@ -232,6 +247,7 @@ func (o *Outbox) delivered(q *queue, j *job, ref string, now time.Time) {
 	if j.first || j.ring != "" {
 		r.Rang = now
 	}
+	r.Rung = j.rung
 	if j.first || j.ring != "" || r.RangAs == nil {
 		r.RangAs = &j.incident.Severity
 	}

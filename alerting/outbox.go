@@ -38,6 +38,15 @@ type OutboxConfig struct {
 	// Links returns where to go on from an incident; nil for nowhere.
 	Links func(*detect.Incident) []Link
 
+	// Context returns how far an incident reaches and what it costs; nil for not known. It
+	// is called when the incident changes, by whom Take is called, and must not call
+	// the outbox.
+	Context func(*detect.Incident) Context
+
+	// Chart returns a picture of the last hours, or nil; nil for never. It is called by
+	// notifiers that send one.
+	Chart func(*detect.Incident) *Chart
+
 	Digest *DigestConfig // nil: there is none
 
 	Pause      time.Duration // between two messages to one receiver; 0 means 1.2 s

@@ -21,9 +21,10 @@ type record struct {
 	// Incident is the state that is to be said, or that was refused; nil once all
 	// is said. It is replaced, never changed.
 	Incident *detect.Incident `json:"incident,omitempty"`
-	Seq      uint64           `json:"seq"`              // place in the queue
-	Queued   time.Time        `json:"queued,omitzero"`  // since when something waits
-	Touched  time.Time        `json:"touched,omitzero"` // when the record last changed
+	Context  *Context         `json:"context,omitempty"` // of it; nil: nothing is known
+	Seq      uint64           `json:"seq"`               // place in the queue
+	Queued   time.Time        `json:"queued,omitzero"`   // since when something waits
+	Touched  time.Time        `json:"touched,omitzero"`  // when the record last changed
 
 	Ref       string       `json:"ref,omitempty"`       // what the notifier returned
 	Said      time.Time    `json:"said,omitzero"`       // Updated of the state that was said last
@@ -39,6 +40,7 @@ type record struct {
 	Rang   time.Time       `json:"rang,omitzero"`     // when a person was last called: by the first message, or again
 	RangAs *rules.Severity `json:"rang_as,omitempty"` // and as what
 
+	Rung   int             `json:"rung,omitempty"`   // how often it has called again
 	Merged string          `json:"merged,omitempty"` // the message of many incidents that this one is told in
 	Begun  time.Time       `json:"begun,omitzero"`   // of such a message: when it was begun
 	Parts  map[string]part `json:"parts,omitempty"`  // and its incidents
@@ -100,7 +102,7 @@ func (o *Outbox) change(r *record, now time.Time) {
 
 // load reads what the outbox of an earlier run left, as if no receiver were
 // configured yet. What waits there may have been delivered just before that run
-// ended.
+// ended, and of what was delivered last the disk may know nothing.
 func (o *Outbox) load(now time.Time) error {
 	return o.store.View(func(tx *store.Tx) error {
 		tx.Range(store.Outbox, "", func(k string, v []byte) bool {
@@ -115,7 +117,7 @@ func (o *Outbox) load(now time.Time) error {
 			}
 			o.parked[name][id] = r
 			o.seq = max(o.seq, r.Seq)
-			r.doubt = r.Incident != nil && r.Ref == ""
+			r.doubt = true
 			if r.Rang.IsZero() {
 				r.Rang = r.Said // an older release did not note it
 			}

@@ -43,6 +43,10 @@ func (o *Outbox) renew(r *record, i *detect.Incident, now time.Time) {
 	}
 	incident := *i
 	r.Incident, r.Refused, r.again = &incident, nil, 0
+	if o.cfg.Context != nil {
+		known := o.cfg.Context(&incident).Following(r.Context)
+		r.Context = &known
+	}
 	o.change(r, now)
 }
 

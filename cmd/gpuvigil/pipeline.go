@@ -130,6 +130,7 @@ func (p *pipeline) takeOver() error {
 	p.ledger.Configure(p.accounts)
 	return p.outbox.Configure(alerting.OutboxConfig{
 		GateConfig: gate(p.cfg), Log: p.log, Burst: p.cfg.Alerting.Burst, Current: p.incident, Links: p.linksAndSilence, Digest: p.digest(),
+		Context: p.reach, Chart: p.chart,
 	}, p.receivers...)
 }
 
@@ -464,7 +465,7 @@ func (p *pipeline) links(i *detect.Incident) []alerting.Link {
 		}
 	}
 	add("Page", p.cfg.Links.Page)
-	add("Dashboard", p.cfg.Links.Dashboard)
+	add("Dashboard", dashboardLink(p.cfg.Links.Dashboard, p.cfg.Node, i))
 	if p.cfg.Links.Runbook != "" {
 		add("Runbook", p.cfg.Links.Runbook+string(i.Rule))
 	}

@@ -184,6 +184,7 @@ type Slack struct {
 	WebhookEnv  string          `yaml:"webhook_url_env"`
 	MinSeverity *rules.Severity `yaml:"min_severity"` // what is below is not sent; ticket if not given
 	Mentions    []string        `yaml:"mentions"`     // users and groups that a page calls, where no route says other ones
+	Charts      bool            `yaml:"charts"`       // upload a picture of the last hours into each thread; with a token only
 	APIURL      string          `yaml:"api_url"`      // for tests and proxies
 }
 
@@ -452,6 +453,9 @@ func (c *Config) checkSlack(fail func(key, format string, args ...any)) {
 			fail(key, "found %d of token_file, token_env, webhook_url_file, webhook_url_env, allowed: exactly one", len(ways))
 		} else if token := strings.HasPrefix(ways[0], "token"); token == (s.Channel == "") {
 			fail(key+".channel", "must be given with a bot token, and only then: a webhook has its channel built in")
+		}
+		if s.Charts && s.TokenFile == "" && s.TokenEnv == "" {
+			fail(key+".charts", "must not be given with a webhook: it cannot upload")
 		}
 		checkURL(s.APIURL, key+".api_url", false, fail)
 		checkSecretFile(s.TokenFile, key+".token_file", fail)

@@ -171,6 +171,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	f("alerting:\n  slack:\n  - channel: C1\n    token_env: T\n", "alerting.slack[0].name: is missing")
 	f("alerting:\n  slack:\n  - name: a\n", "found 0 of token_file")
 	f("alerting:\n  slack:\n  - name: a\n    token_env: T\n", "alerting.slack[0].channel: must be given")
+	f("alerting:\n  slack:\n  - {name: a, webhook_url_env: T, charts: true}\n", "alerting.slack[0].charts: must not be given with a webhook")
 	f("alerting:\n  slack:\n  - {name: a, webhook_url_env: T}\n  - {name: a, webhook_url_env: T}\n", "a second time")
 	// Credentials and trust of targets.
 	target := func(more, want string) {
