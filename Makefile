@@ -20,7 +20,7 @@ STAGES := format tidy build vet nocgo staticcheck vulncheck unit arm64 tools e2e
 ARGS ?=
 FUZZTIME ?= 10s
 
-.PHONY: help build run demo test lint generate fuzz bench soak fleet-sim gpu-check gpu-step-time clean chromium qemu $(STAGES)
+.PHONY: help build run demo test lint generate fuzz bench soak chaos fleet-sim gpu-check gpu-step-time clean chromium qemu $(STAGES)
 
 help: ## say what each target does
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do printf '%-13s %s\n' "$$target" "$$text"; done
@@ -152,6 +152,10 @@ bench: ## benchmarks, with allocations
 SOAK ?= 1h
 soak: ## TestSoak for SOAK (1h) instead of half a minute: nothing grows under process churn
 	go -C e2e test -v -count=1 -timeout 0 -run '^TestSoak$$' . -soak $(SOAK)
+
+SEEDS ?= 200
+chaos: ## from the engine to Slack, with kills, full disks, outages and clock jumps in SEEDS (200) random orders
+	go test -count=1 -timeout 0 -run '^TestChaos' ./alerting/slack -seeds $(SEEDS)
 
 GPU_WEEKS ?= 10000
 fleet-sim: ## synthetic fleets at full size: GPU_WEEKS (10000) of healthy nodes, each fault and look-alike 20 times

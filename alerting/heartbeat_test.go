@@ -28,7 +28,7 @@ func TestSignsOfLife(t *testing.T) {
 		to := alerting.Receiver{Name: "oncall", Notifier: r, MinSeverity: rules.Page}
 		run := func(beats int) {
 			t.Helper()
-			o, err := alerting.NewOutbox(st, alerting.OutboxConfig{Node: "n1", Log: slog.New(slog.DiscardHandler), Shadow: 7 * 24 * time.Hour}, to)
+			o, err := alerting.NewOutbox(st, alerting.OutboxConfig{GateConfig: alerting.GateConfig{Node: "n1", Shadow: 7 * 24 * time.Hour}, Log: slog.New(slog.DiscardHandler)}, to)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -192,6 +192,9 @@ type Incident struct {
 	// Began is what opened the incident. Rule, Cause and Members follow the root cause
 	// as it becomes known; this stays, so that others can know the incident by it.
 	Began Origin `json:"began,omitzero"`
+
+	// Drill says that nothing is wrong: somebody rehearses. An engine never says so.
+	Drill bool `json:"drill,omitempty"`
 }
 
 // Origin is what of the finding that opened an incident tells it from others.

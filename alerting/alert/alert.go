@@ -102,6 +102,9 @@ func (o Options) labels(m *alerting.Message) model.LabelSet {
 	if began.Subject.Kind == "gpu" && began.GPUIndex >= 0 {
 		set(l, "gpu", strconv.Itoa(began.GPUIndex))
 	}
+	if i.Drill {
+		set(l, "drill", "true")
+	}
 	if len(i.Members) > 0 && i.Members[0].Simulated {
 		set(l, "simulated", "true")
 	}

@@ -36,7 +36,7 @@ func TestAlerts(t *testing.T) {
 
 // An incident is the same alert whatever becomes of it, until it gets worse.
 func TestIdentityStays(t *testing.T) {
-	i := example.Incidents()[1]
+	i := example.Of(rules.IDSaturatedGPU)
 	i.Began = detect.Origin{Rule: i.Rule, Cause: i.Cause, Subject: i.Members[0].Subject, Node: i.Members[0].Node, GPUIndex: 3, Team: "inference"}
 	first := alert.Of(example.Message(i), options)
 	change := map[string]func(*detect.Incident){

@@ -130,7 +130,7 @@ func (w *Webhook) Notify(ctx context.Context, m alerting.Message, ref string) (s
 		return "", fmt.Errorf("put a message into JSON: %w", err)
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
-	if err := w.sign(header, messageID(&m.Incident), time.Now(), body); err != nil {
+	if err := w.sign(header, messageID(&m), time.Now(), body); err != nil {
 		return "", err
 	}
 	answer, err := w.client.Do(ctx, http.MethodPost, u.String(), header, body)
@@ -143,9 +143,17 @@ func (w *Webhook) Notify(ctx context.Context, m alerting.Message, ref string) (s
 	return told, nil
 }
 
-// messageID is the same each time the same state of an incident is posted.
-func messageID(i *detect.Incident) string {
-	return i.ID + "-" + strconv.FormatInt(i.Updated.UnixNano(), 10)
+// messageID is the same each time the same is posted: this state of an incident, with
+// what a person said of it, for the same time that it calls.
+func messageID(m *alerting.Message) string {
+	id := m.Incident.ID + "-" + strconv.FormatInt(m.Incident.Updated.UnixNano(), 10)
+	if m.Mark != nil {
+		id += "-m" + strconv.FormatInt(m.Mark.At.UnixNano(), 10)
+	}
+	if m.Rung > 0 {
+		id += "-r" + strconv.Itoa(m.Rung)
+	}
+	return id
 }
 
 // payload returns what to post, and the severity that the server then knows the

@@ -122,7 +122,7 @@ func TestFormOfAlertmanager(t *testing.T) {
 	}
 	s := newServer(t)
 	w := newWebhook(t, s, nil)
-	worse := example.Incidents()[1]
+	worse := example.Of(rules.IDSaturatedGPU)
 	worse.Severity = rules.Page
 	if _, err := w.Notify(t.Context(), example.Message(worse), "ticket"); err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func sameForm(t *testing.T, path string, want, got any) {
 func TestEscalation(t *testing.T) {
 	s := newServer(t)
 	w := newWebhook(t, s, nil)
-	i := example.Incidents()[1]
+	i := example.Of(rules.IDSaturatedGPU)
 	ref, err := w.Notify(t.Context(), example.Message(i), "")
 	if err != nil || ref != "ticket" {
 		t.Fatalf("the first message gives %q, %v", ref, err)
@@ -271,8 +271,10 @@ func TestIdempotencyKey(t *testing.T) {
 	i := example.Incidents()[0]
 	later := i
 	later.Updated = i.Updated.Add(time.Second)
+	again, marked := example.Message(i), example.Message(i)
+	again.Rung, marked.Mark = 1, &alerting.Mark{By: "somebody", At: i.Updated}
 	seen := map[string]int{}
-	for _, m := range []alerting.Message{example.Message(i), example.Message(i), example.Message(later), example.Message(example.Resolve(i)), example.Message(example.Incidents()[1])} {
+	for _, m := range []alerting.Message{again, marked, example.Message(i), example.Message(i), example.Message(later), example.Message(example.Resolve(i)), example.Message(example.Of(rules.IDSaturatedGPU))} {
 		if _, err := w.Notify(t.Context(), m, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -282,8 +284,8 @@ func TestIdempotencyKey(t *testing.T) {
 		}
 		seen[post.Get("idempotency-key")]++
 	}
-	if len(seen) != 4 {
-		t.Errorf("five messages, two of them the same, have the keys %v", seen)
+	if len(seen) != 6 {
+		t.Errorf("seven messages, two of them the same, have the keys %v", seen)
 	}
 }
 

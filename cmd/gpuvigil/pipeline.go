@@ -78,8 +78,10 @@ func (a *agent) build(cfg *config.Config) (*pipeline, error) {
 	p.sampler = collector.NewSampler(collector.SamplerConfig{Node: cfg.Node, Tiers: tiers(cfg.Sampling), Log: a.log}, sources)
 	p.engine = detect.NewEngine(detect.Config{Node: cfg.Node, Log: a.log, Settings: settings(cfg.Rules), Budget: budget(cfg.Budget)}, detect.Detectors(detectors(cfg)))
 	p.senders, err = alertmanagers{
-		incidents: func() []detect.Incident { return p.engine.View().Incidents },
-		message:   p.message, allow: p.outbox.Allow, watches: p.watches, log: a.log,
+		incidents: func() []detect.Incident {
+			return append(p.outbox.Drills(), p.engine.View().Incidents...)
+		},
+		message: p.message, allow: p.outbox.Allow, watches: p.watches, log: a.log,
 	}.senders(cfg)
 	return p, err
 }
@@ -127,8 +129,19 @@ func (p *pipeline) know(k collector.Known) {
 func (p *pipeline) takeOver() error {
 	p.ledger.Configure(p.accounts)
 	return p.outbox.Configure(alerting.OutboxConfig{
-		Node: p.cfg.Node, Log: p.log, Shadow: time.Duration(p.cfg.Alerting.Shadow), Promoted: promoted(p.cfg.Rules), Links: p.links,
+		GateConfig: gate(p.cfg), Log: p.log, Burst: p.cfg.Alerting.Burst, Current: p.incident, Links: p.linksAndSilence, Digest: p.digest(),
+		Context: p.reach, Chart: p.chart,
 	}, p.receivers...)
+}
+
+// incident returns an incident as the engine has it now, nil if it has none of this id.
+func (p *pipeline) incident(id string) *detect.Incident {
+	for _, i := range p.engine.View().Incidents {
+		if i.ID == id {
+			return &i
+		}
+	}
+	return nil
 }
 
 // inherit takes up where a pipeline of this agent has stopped, from memory: a disk
@@ -422,7 +435,7 @@ func receivers(cfg *config.Config, log *slog.Logger) ([]alerting.Receiver, error
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, alerting.Receiver{Name: s.Name, Notifier: n, MinSeverity: *s.MinSeverity})
+		out = append(out, alerting.Receiver{Name: s.Name, Notifier: n, MinSeverity: *s.MinSeverity, Mentions: s.Mentions})
 	}
 	for i := range cfg.Alerting.Webhook {
 		w := &cfg.Alerting.Webhook[i]
@@ -435,6 +448,15 @@ func receivers(cfg *config.Config, log *slog.Logger) ([]alerting.Receiver, error
 	return out, nil
 }
 
+// linksAndSilence adds where an incident can be silenced in each cluster of Alertmanagers.
+func (p *pipeline) linksAndSilence(i *detect.Incident) []alerting.Link {
+	out := p.links(i)
+	for _, s := range p.senders {
+		out = append(out, alerting.Link{Title: "Silence in " + s.Name(), URL: s.SilenceURL(p.message(i))})
+	}
+	return out
+}
+
 // links says where to go on from an incident.
 func (p *pipeline) links(i *detect.Incident) []alerting.Link {
 	var out []alerting.Link
@@ -444,12 +466,9 @@ func (p *pipeline) links(i *detect.Incident) []alerting.Link {
 		}
 	}
 	add("Page", p.cfg.Links.Page)
-	add("Dashboard", p.cfg.Links.Dashboard)
+	add("Dashboard", dashboardLink(p.cfg.Links.Dashboard, p.cfg.Node, i))
 	if p.cfg.Links.Runbook != "" {
 		add("Runbook", p.cfg.Links.Runbook+string(i.Rule))
-	}
-	if len(p.senders) > 0 {
-		add("Silence", p.senders[0].SilenceURL(alerting.Message{Incident: *i, Node: p.cfg.Node}))
 	}
 	return out
 }

@@ -58,7 +58,7 @@ func slackNotifier(s config.Slack, log *slog.Logger) (slackReceiver, error) {
 		})
 	}
 	return slack.NewBot(slack.BotConfig{
-		Token: secret(s.TokenFile, s.TokenEnv), Channel: s.Channel, APIURL: s.APIURL, Log: log,
+		Token: secret(s.TokenFile, s.TokenEnv), Channel: s.Channel, Charts: s.Charts, APIURL: s.APIURL, Log: log,
 	})
 }
 

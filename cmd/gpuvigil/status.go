@@ -122,8 +122,8 @@ func (a *answer) printStatus(out io.Writer, missing string) error {
 	now := a.snapshot.Time
 	fmt.Fprintf(w, "%s\n", a.headline(missing))
 	for _, f := range firing(a.findings.Findings) {
-		fmt.Fprintf(w, "%s\t%s\t%s\tsince %s\t%s\t%s\n", strings.ToUpper(f.Severity.String()), subjectName(f), printable(f.Title),
-			since(f.Since, now), f.Evidence.Confidence, printable(ownerName(f)))
+		fmt.Fprintf(w, "%s\t%s\t%s\tsince %s\t%s\t%s\t%s\n", strings.ToUpper(f.Severity.String()), subjectName(f), printable(f.Title),
+			since(f.Since, now), f.Evidence.Confidence, printable(ownerName(f)), a.incidentName(f))
 		for _, m := range a.mutedBy(f) {
 			fmt.Fprintf(w, "  %s\n", printable(m.String()))
 		}
@@ -248,4 +248,21 @@ func (a *answer) headline(missing string) string {
 		parts = append(parts, "SIMULATED")
 	}
 	return printable(a.snapshot.Node.Name) + "  " + strings.Join(parts, "; ")
+}
+
+// incidentName names the incident of a finding as ack and snooze take it, with what a
+// person said of it.
+func (a *answer) incidentName(f server.Finding) string {
+	for _, i := range a.findings.Incidents {
+		for k := range i.Members {
+			if i.State != detect.Firing || i.Members[k].Key() != f.Key() {
+				continue
+			}
+			if m, ok := a.findings.Marks[i.ID]; ok {
+				return "incident " + shortID(i.ID) + ", " + printable(m.String())
+			}
+			return "incident " + shortID(i.ID)
+		}
+	}
+	return ""
 }

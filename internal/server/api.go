@@ -23,6 +23,8 @@ type Findings struct {
 	Incidents []detect.Incident `json:"incidents"` // what people were told
 	Verdicts  []detect.Verdict  `json:"verdicts"`  // one for each GPU
 
+	// Marks is, by the incident's id, what people said of those that have not ended.
+	Marks map[string]Mark `json:"marks,omitempty"`
 	// Muted is, by the incident's id, what keeps people from being told of it elsewhere.
 	Muted map[string][]Mute `json:"muted,omitempty"`
 
@@ -97,6 +99,7 @@ func (s *Server) apiFindings(w http.ResponseWriter, _ *http.Request) {
 		Incidents: orEmpty(view.Incidents),
 		Verdicts:  orEmpty(view.Verdicts),
 		Rules:     orEmpty(view.Standings),
+		Marks:     s.marks(),
 		Muted:     s.muted(),
 		History:   map[string][]History{},
 	}
