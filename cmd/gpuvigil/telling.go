@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -18,13 +19,7 @@ import (
 // telling is what page and socket can say to the outbox.
 func (a *agent) telling() *server.Telling {
 	return &server.Telling{
-		Marks: func() map[string]server.Mark {
-			out := map[string]server.Mark{}
-			for id, m := range a.outbox.Marks() {
-				out[id] = server.Mark{By: m.By, At: m.At, Until: m.Until}
-			}
-			return out
-		},
+		Marks: func() map[string]server.Mark { return marksOf(a.outbox) },
 		Mark:  a.mark,
 		Drill: a.drill,
 		Try: func(ctx context.Context, receiver string) ([]server.Told, error) {
@@ -32,6 +27,14 @@ func (a *agent) telling() *server.Telling {
 			return toldBy(sent), err
 		},
 	}
+}
+
+func marksOf(outbox *alerting.Outbox) map[string]server.Mark {
+	out := map[string]server.Mark{}
+	for id, m := range outbox.Marks() {
+		out[id] = server.Mark{By: m.By, At: m.At, Until: m.Until}
+	}
+	return out
 }
 
 func toldBy(sent []alerting.Sent) []server.Told {
@@ -44,7 +47,10 @@ func toldBy(sent []alerting.Sent) []server.Told {
 
 // mark notes what a person says of an incident.
 func (a *agent) mark(id string, m *server.Mark) (*server.Marked, error) {
-	all := append(a.outbox.Drills(), a.pipeline.Load().engine.View().Incidents...)
+	return markOne(a.outbox, append(a.outbox.Drills(), a.pipeline.Load().engine.View().Incidents...), id, m, a.log)
+}
+
+func markOne(outbox *alerting.Outbox, all []detect.Incident, id string, m *server.Mark, log *slog.Logger) (*server.Marked, error) {
 	i, err := incidentOf(all, id)
 	if err != nil {
 		return nil, err
@@ -53,10 +59,10 @@ func (a *agent) mark(id string, m *server.Mark) (*server.Marked, error) {
 	if m != nil {
 		said = &alerting.Mark{By: m.By, At: m.At, Until: m.Until, Severity: i.Severity}
 	}
-	if err := a.outbox.Mark(*i, said); err != nil {
+	if err := outbox.Mark(*i, said); err != nil {
 		return nil, err
 	}
-	a.log.Info("Somebody has said something of an incident.", "incident", i.ID, "rule", i.Rule, "said", saidOf(m))
+	log.Info("Somebody has said something of an incident.", "incident", i.ID, "rule", i.Rule, "said", saidOf(m))
 	return &server.Marked{Incident: i.ID, Title: titleOf(i), Mark: m}, nil
 }
 
