@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
+
+	"gpuvigil/alerting/alertmanager"
 
 	"gpuvigil/alerting"
 	"gpuvigil/detect"
@@ -31,6 +34,8 @@ type fleetRecorder struct {
 	role   *fleet.Fleet
 	log    *slog.Logger
 	wake   chan struct{} // has room for one
+
+	senders atomic.Pointer[[]*alertmanager.Sender] // those that run
 
 	failing bool // the last write failed
 }
