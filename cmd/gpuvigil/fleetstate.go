@@ -10,9 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"gpuvigil/alerting/alertmanager"
-
 	"gpuvigil/alerting"
+	"gpuvigil/alerting/alertmanager"
 	"gpuvigil/detect"
 	"gpuvigil/internal/fleet"
 	"gpuvigil/internal/store"
