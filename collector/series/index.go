@@ -1,6 +1,7 @@
 package series
 
 import (
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -106,19 +107,17 @@ func (x *index) add(k kind, hash uint64, labels []Label) *set {
 	var key strings.Builder
 	for i := range labels {
 		if l := &labels[i]; l.Name != "__name__" && l.Name != "" && l.Value != "" {
-			key.WriteString(l.Name)
-			key.WriteByte(0xff)
+			fmt.Fprintf(&key, "%d:%s", len(l.Name), l.Name) // a name may have any byte
 			s.values = append(s.values, unique.Make(l.Value))
 		}
 	}
 	s.values = slices.Clip(s.values)
 	if s.schema = x.schemas[key.String()]; s.schema == nil {
 		s.schema = &schema{}
-		for name := range strings.SplitSeq(strings.TrimSuffix(key.String(), "\xff"), "\xff") {
-			s.schema.names, s.schema.text = append(s.schema.names, []byte(name)), append(s.schema.text, name)
-		}
-		if len(s.values) == 0 {
-			s.schema = &schema{}
+		for i := range labels {
+			if l := &labels[i]; l.Name != "__name__" && l.Name != "" && l.Value != "" {
+				s.schema.names, s.schema.text = append(s.schema.names, []byte(l.Name)), append(s.schema.text, strings.Clone(l.Name))
+			}
 		}
 		x.schemas[key.String()] = s.schema
 	}
