@@ -16,11 +16,11 @@ BIN := $(TOOLS)/bin
 # The Go modules with code of ours. That of the product knows nothing of the others.
 MODULES := . e2e $(TOOLS)/vulncheck
 # What `make test` runs, the cheap ones first.
-STAGES := format tidy build vet nocgo staticcheck vulncheck unit tools e2e
+STAGES := format tidy build vet nocgo staticcheck vulncheck unit arm64 tools e2e
 ARGS ?=
 FUZZTIME ?= 10s
 
-.PHONY: help build run demo test lint generate fuzz bench soak chaos fleet-sim gpu-check gpu-step-time clean chromium $(STAGES)
+.PHONY: help build run demo test lint generate fuzz bench soak chaos fleet-sim gpu-check gpu-step-time clean chromium qemu $(STAGES)
 
 help: ## say what each target does
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do printf '%-13s %s\n' "$$target" "$$text"; done
@@ -34,7 +34,7 @@ run: build ## watch the GPUs of this machine (ARGS='--log.level=debug' for flags
 demo: build ## the same with simulated GPUs, owners and faults
 	bin/gpuvigil demo $(ARGS)
 
-test: chromium ## everything that CI runs, stage by stage
+test: chromium qemu ## everything that CI runs, stage by stage
 	@for stage in $(STAGES); do \
 		echo "== $$stage"; start=$$SECONDS; \
 		$(MAKE) --no-print-directory $$stage || { echo "== $$stage FAILED after $$((SECONDS - start)) s; alone: make $$stage"; exit 1; }; \
@@ -74,6 +74,20 @@ unit: ## the product's tests, with the race detector
 	go test -race -run 'TestReadersBesideTheEngine|TestRunsAreRepeatable|Restore' ./detect
 	go test $(PLAYS)
 
+# Architectures differ in whether a product and a sum are rounded once or twice: what a replay finds must not.
+QEMU := qemu-aarch64-static
+REPLAY := bin/replay
+arm64: ## what the detectors find on arm64, under emulation, is what they find here, to the last bit
+	@command -v $(QEMU) >/dev/null || { echo "not run: no $(QEMU) here"; exit 0; }; \
+	set -x; rm -rf $(REPLAY); mkdir -p $(REPLAY); \
+	CGO_ENABLED=0 GOARCH=arm64 go test -exec $(QEMU) -run Replay ./detect/stream; \
+	CGO_ENABLED=0 go build -o $(REPLAY)/here ./cmd/gpuvigil; \
+	CGO_ENABLED=0 GOARCH=arm64 go build -o $(REPLAY)/arm64 ./cmd/gpuvigil; \
+	$(REPLAY)/here record --simulate demo --for 40m -o $(REPLAY)/demo.rec; \
+	$(REPLAY)/here backtest --recording $(REPLAY)/demo.rec --json $(REPLAY)/here.json >/dev/null; \
+	$(QEMU) $(REPLAY)/arm64 backtest --recording $(REPLAY)/demo.rec --json $(REPLAY)/arm64.json >/dev/null; \
+	grep -q '"rule"' $(REPLAY)/here.json; cmp $(REPLAY)/here.json $(REPLAY)/arm64.json
+
 # Not cached: what these tests run (the product's binary, Prometheus) is not among what go test sees change.
 e2e: $(BIN)/prometheus ## the agent under a real Prometheus server
 	go -C e2e test -v -count=1 ./...
@@ -104,6 +118,15 @@ chromium:
 		apt-get update -qq; \
 		DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
 	else echo "== chromium: not found, so that the browser test is skipped; install Chromium to run it"; fi
+
+# Likewise the emulator of the stage arm64.
+qemu:
+	@if command -v $(QEMU) >/dev/null; then :; \
+	elif [ "$${CI:-}" = true ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "== qemu: installing it to replay on arm64"; \
+		apt-get update -qq; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends qemu-user-static >/dev/null; \
+	else echo "== qemu: not found, so that nothing is replayed on arm64; install qemu-user-static to do it"; fi
 
 generate: ## rewrite the golden files from what the code does now; read the diff
 	git grep -lE '"update"|"gpuvigil/internal/golden"' -- '*_test.go' ':!e2e' | xargs -n1 dirname | sort -u | sed 's|^|./|' | xargs -t -I{} go test {} -update
