@@ -133,8 +133,11 @@ func (b *Bot) tell(ctx context.Context, c *conn, th *thread, m *alerting.Message
 		return nil
 	}
 	said := strings.Join(news.Lines, "\n")
-	if news.Rings {
+	if news.Rings { // it stands in the channel for itself
 		said = mark(text) + " " + text.Headline + "\n" + said
+		if text.Simulated {
+			said = alerting.SimulatedMark + "\n" + said
+		}
 	}
 	err := b.reply(ctx, c, th, m, news, said)
 	var content *contentError
