@@ -19,6 +19,24 @@ type Message struct {
 	Links    []Link
 	Context  Context
 
+	Mark *Mark // what a person said of the incident; nil: nothing
+
+	// Mentions are the ids of those whom the message calls. They come from the
+	// configuration only.
+	Mentions []string
+
+	// Ring says why a person is to be called again for an incident that the receiver
+	// knows; empty if it is enough that its message changes. A notifier whose edits
+	// nobody notices says it in a message that is noticed.
+	Ring string
+
+	// Rung is how often the incident has called again, with this time if Ring is given:
+	// a notifier that finds out that it has rung so often does not do it once more.
+	Rung int
+
+	// Words is said in place of the incident's own words; nil: those of the incident.
+	Words *Text
+
 	// Chart draws nothing: it returns what a picture of the last hours would show, nil
 	// if there is nothing to show. It is nil if nobody can tell.
 	Chart func() *Chart

@@ -16,6 +16,9 @@ import (
 // SimulatedMark is the first line of a message whose numbers are made up.
 const SimulatedMark = "SIMULATED: the numbers come from a simulator, nothing is wrong."
 
+// DrillMark is what a message of a drill says first.
+const DrillMark = "Somebody rehearses: nothing is wrong, and nothing is to be done."
+
 // What is shown of a list, and of one text in runes, before it is cut.
 const (
 	shownMembers = 5
@@ -23,6 +26,7 @@ const (
 	headlineSize = 140
 	valueSize    = 600
 	nameSize     = 120
+	shownID      = 8 // of an incident's id, which is known by its first letters
 )
 
 // Text is a message in words, without the markup of any receiver. Its strings are
@@ -35,6 +39,7 @@ type Text struct {
 	Headline  string // urgency, where, what, when: enough to decide whether to get up
 	Lines     []Line
 	Links     []Link
+	Mentions  []string // ids of those whom it calls; from the configuration only
 }
 
 // Line is one labelled line of a message.
@@ -43,7 +48,10 @@ type Line struct{ Label, Text string }
 // Render puts a message into words. Equal messages give equal words.
 func Render(m Message) Text {
 	i := &m.Incident
-	t := Text{Severity: i.Severity, Resolved: i.State == detect.Resolved, Links: m.Links}
+	if m.Words != nil {
+		return ready(m.Words, m.Links)
+	}
+	t := Text{Severity: i.Severity, Resolved: i.State == detect.Resolved, Links: m.Links, Mentions: m.Mentions}
 	if len(i.Members) == 0 {
 		t.Headline = text.Clean(fmt.Sprintf("%s %s: %s", urgency(i), m.Node, i.Rule), headlineSize)
 		return t
@@ -53,6 +61,12 @@ func Render(m Message) Text {
 		t.Simulated = t.Simulated || i.Members[k].Simulated
 	}
 	t.Headline = headline(m, root)
+	if i.Drill {
+		t.add("Drill", DrillMark)
+	}
+	if m.Mark != nil {
+		t.add("Marked", m.Mark.String())
+	}
 	t.add("Who", reach(&m.Context, root))
 	t.add("Teams", teams(&m.Context))
 	t.add("Serves", serves(&m.Context))
@@ -73,6 +87,19 @@ func Render(m Message) Text {
 		t.add("Since", since(i, root).UTC().Format("2006-01-02 15:04:05 MST"))
 	}
 	t.add("Where", where(m, root))
+	if !t.Resolved && m.Mark == nil && m.Rule != nil {
+		t.add("Acknowledge", "gpuvigil ack "+i.ID[:min(len(i.ID), shownID)])
+	}
+	return t
+}
+
+// ready returns words that did not come from an incident, safe to be shown.
+func ready(w *Text, links []Link) Text {
+	t := *w
+	t.Headline, t.Lines, t.Links = text.Clean(w.Headline, headlineSize), nil, links
+	for _, l := range w.Lines {
+		t.add(l.Label, text.Clean(l.Text, valueSize))
+	}
 	return t
 }
 
@@ -99,10 +126,14 @@ func (t Text) String() string {
 }
 
 func urgency(i *detect.Incident) string {
+	word := strings.ToUpper(i.Severity.String())
 	if i.State == detect.Resolved {
-		return "RESOLVED"
+		word = "RESOLVED"
 	}
-	return strings.ToUpper(i.Severity.String())
+	if i.Drill {
+		return "DRILL " + word
+	}
+	return word
 }
 
 // headline says urgency, where, what and when.

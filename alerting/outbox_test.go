@@ -122,7 +122,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	b := &bench{t: t, path: filepath.Join(t.TempDir(), "state.db"), log: &journal{}, said: &receiver{start: time.Now()}}
-	b.cfg = alerting.OutboxConfig{Node: "gpu-117", Log: slog.New(slog.NewTextHandler(b.log, nil))}
+	b.cfg = alerting.OutboxConfig{GateConfig: alerting.GateConfig{Node: "gpu-117"}, Log: slog.New(slog.NewTextHandler(b.log, nil))}
 	b.to = alerting.Receiver{Name: t.Name(), Notifier: b.said, MinSeverity: rules.Ticket}
 	return b
 }

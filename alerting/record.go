@@ -7,6 +7,7 @@ import (
 
 	"gpuvigil/detect"
 	"gpuvigil/internal/store"
+	"gpuvigil/rules"
 )
 
 const (
@@ -30,9 +31,20 @@ type record struct {
 	SaidAs    detect.State `json:"said_as,omitempty"`   // and its State
 	Ended     time.Time    `json:"ended,omitzero"`      // when the end of the incident was said
 	Shadowed  bool         `json:"shadowed,omitempty"`  // kept back in the first week
-	Kept      *keptBack    `json:"kept,omitempty"`      // what that was
+	Held      string       `json:"held,omitempty"`      // why Incident is kept back for now
+	Kept      *keptBack    `json:"kept,omitempty"`      // what was kept back and never sent
+	Missed    bool         `json:"missed,omitempty"`    // it was over before it was to be sent
 	Refused   *Refusal     `json:"refused,omitempty"`   // the receiver does not take Incident
 	RefusedAt time.Time    `json:"refused_at,omitzero"` // when it last did not
+
+	Rang   time.Time       `json:"rang,omitzero"`     // when a person was last called: by the first message, or again
+	RangAs *rules.Severity `json:"rang_as,omitempty"` // and as what
+
+	Rung   int             `json:"rung,omitempty"`   // how often it has called again
+	Merged string          `json:"merged,omitempty"` // the message of many incidents that this one is told in
+	Begun  time.Time       `json:"begun,omitzero"`   // of such a message: when it was begun
+	Parts  map[string]part `json:"parts,omitempty"`  // and its incidents
+	Words  *Text           `json:"words,omitempty"`  // said in place of the incident's own
 
 	key      string
 	gen      uint64    // raised by each change
@@ -46,10 +58,18 @@ type record struct {
 }
 
 // waits reports whether something is to be said and may be.
-func (r *record) waits() bool { return r.Incident != nil && r.Refused == nil }
+func (r *record) waits() bool { return r.Incident != nil && r.Refused == nil && r.Held == "" }
+
+// incident returns the id of the record's incident.
+func (r *record) incident() string {
+	_, id, _ := strings.Cut(r.key, keySep)
+	return id
+}
 
 // told reports whether the receiver knows of the incident or is about to.
-func (r *record) told() bool { return r.Ref != "" || r.Incident != nil || !r.Said.IsZero() }
+func (r *record) told() bool {
+	return r.Ref != "" || r.Incident != nil && r.Held == "" || !r.Said.IsZero()
+}
 
 // says reports whether the record has said, or is about to say, just this state.
 func (r *record) says(i *detect.Incident) bool {
@@ -62,7 +82,7 @@ func (r *record) says(i *detect.Incident) bool {
 // expired reports whether nobody needs the record any more.
 func (r *record) expired(now time.Time) bool {
 	switch {
-	case r.waits():
+	case r.waits(), r.Held != "" && now.Sub(r.Touched) < keepStale:
 		return false
 	case !r.Ended.IsZero():
 		return now.Sub(r.Ended) > keepRef
@@ -98,6 +118,9 @@ func (o *Outbox) load(now time.Time) error {
 			o.parked[name][id] = r
 			o.seq = max(o.seq, r.Seq)
 			r.doubt = true
+			if r.Rang.IsZero() {
+				r.Rang = r.Said // an older release did not note it
+			}
 			return true
 		})
 		return nil
@@ -141,6 +164,9 @@ func (o *Outbox) drop(records map[string]*record, id string, now time.Time) {
 func (o *Outbox) sweep(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.gate.sweep(now) {
+		o.extras[marksKey].gen++
+	}
 	for _, q := range o.queues {
 		for id, r := range q.records {
 			if r.expired(now) {

@@ -25,6 +25,7 @@ type Told struct {
 	Members  int            // findings so far
 	Over     int            // of them, those that had ended
 	Replies  int            // in the thread
+	Rung     int            // how often the incident has called again
 }
 
 // Begin returns what is told by the incident's first message.
@@ -35,7 +36,7 @@ func Begin(i *detect.Incident) Told {
 // Reply is a piece of an incident's history.
 type Reply struct {
 	Lines []string // plain, bounded text of one line each, what matters most first
-	Rings bool     // people who look at the channel only must see it: it became a page
+	Rings bool     // people who look at the channel only must see it
 	Told  Told     // what is told with it
 }
 
@@ -58,8 +59,11 @@ func (t Told) News(m *Message) *Reply {
 	case back:
 		r.Lines = append(r.Lines, "It is back: "+i.Severity.String())
 	}
-	r.Rings = (worse || back) && i.Severity >= rules.Page
-	if !worse && !back && !ended && (t.Replies >= maxReplies || i.Updated.Sub(t.At).Abs() < joinPause) {
+	r.Rings, r.Told.Rung = m.Ring != "" && m.Rung > t.Rung, max(m.Rung, t.Rung)
+	if r.Rings && !worse && !back {
+		r.Lines = append(r.Lines, m.Ring)
+	}
+	if !r.Rings && !worse && !back && !ended && (t.Replies >= maxReplies || i.Updated.Sub(t.At).Abs() < joinPause) {
 		return nil
 	}
 	if ended {
@@ -128,14 +132,14 @@ func ending(m *Message) []string {
 
 // MarshalText writes what is known on one line of harmless characters.
 func (t Told) MarshalText() ([]byte, error) {
-	return fmt.Appendf(nil, "%s %s %d %d %d %s", cmp.Or(t.State, "-"), t.Severity, t.Members, t.Over, t.Replies, t.At.UTC().Format(time.RFC3339Nano)), nil
+	return fmt.Appendf(nil, "%s %s %d %d %d %d %s", cmp.Or(t.State, "-"), t.Severity, t.Members, t.Over, t.Replies, t.Rung, t.At.UTC().Format(time.RFC3339Nano)), nil
 }
 
 // UnmarshalText reads what MarshalText writes.
 func (t *Told) UnmarshalText(b []byte) error {
 	var read Told
 	var state, severity, at string
-	if _, err := fmt.Sscanf(string(b), "%s %s %d %d %d %s", &state, &severity, &read.Members, &read.Over, &read.Replies, &at); err != nil {
+	if _, err := fmt.Sscanf(string(b), "%s %s %d %d %d %d %s", &state, &severity, &read.Members, &read.Over, &read.Replies, &read.Rung, &at); err != nil {
 		return fmt.Errorf("read what a thread was told from %q: %w", b, err)
 	}
 	var err error

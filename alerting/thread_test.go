@@ -26,6 +26,9 @@ func TestAThreadTellsTheHistory(t *testing.T) {
 	news := func(what string, i detect.Incident, rings bool, want ...string) {
 		t.Helper()
 		m := example.Message(i)
+		if m.Rung = told.Rung; rings {
+			m.Ring, m.Rung = "the outbox says so", told.Rung+1
+		}
 		r := told.News(&m)
 		if r == nil {
 			if want != nil {
@@ -63,6 +66,18 @@ func TestAThreadTellsTheHistory(t *testing.T) {
 	news("an incident that comes back", again, true, "It is back: page", "came back: 1 of 8 are over now, 8 were")
 	if told.Replies != 6 {
 		t.Errorf("%d replies are counted, 6 were told", told.Replies)
+	}
+	news("an incident that still fires", later(again, 30*time.Minute), true, "the outbox says so")
+	m := example.Message(later(again, 30*time.Minute))
+	if m.Ring, m.Rung = "the outbox says so", told.Rung; told.News(&m) != nil {
+		t.Error("what has rung rings once more: after a crash it would be said twice")
+	}
+	muted := later(back, 31*time.Minute)
+	muted.Severity = rules.Page
+	low := alerting.Begin(&grown)
+	m = example.Message(muted)
+	if r := low.News(&m); r == nil || r.Rings {
+		t.Errorf("an incident that gets worse while the route is muted is told as %+v, want it told without a ring", r)
 	}
 }
 

@@ -72,6 +72,7 @@ type Engine struct {
 	events    eventLog
 	history   history
 	incidents incidents
+	flips     flips
 	finished  []Finding                    // resolved in the last day, oldest first
 	parked    map[rules.ID]json.RawMessage // state of detectors that do not run now
 	records   map[rules.ID]record          // and of their rules
@@ -101,6 +102,7 @@ func NewEngine(cfg Config, detectors []Detector) *Engine {
 		}
 	}
 	e.link(detectors)
+	e.flips = newFlips(e.watchers)
 	e.history = newHistory(e.watchers)
 	e.publish()
 	return e
@@ -122,6 +124,7 @@ func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 	for _, w := range e.watchers {
 		e.run(w, s)
 	}
+	e.flip(s)
 	for _, w := range e.watchers {
 		e.company(w)
 		e.settle(w)

@@ -38,7 +38,7 @@ func (is *incidents) join(t *tracked, now time.Time) {
 	in := is.of(t)
 	if in == nil {
 		in = &incident{Incident: Incident{
-			ID: is.id(t, now), Rule: t.Rule, Cause: t.Cause, Opened: now, Severity: t.Severity,
+			ID: is.id(t, now), Rule: t.Rule, Cause: t.Cause, Opened: now, Severity: t.Severity, Began: originOf(&t.Finding),
 		}}
 		is.all = append(is.all, in)
 	}

@@ -28,6 +28,7 @@ const (
 	gpusDiffer    = "gpus_differ"
 	runtimeNewer  = "runtime_newer_than_driver"
 	moduleDiffers = "kernel_module_differs"
+	fabricDiffers = "fabric_manager_differs"
 	knownBad      = "known_bad"
 	notApproved   = "not_approved"
 )

@@ -28,7 +28,7 @@ const (
 )
 
 // blocks lays a message out. Whatever the text, Slack takes the blocks, and
-// nothing in the text becomes a mention, a link or a command.
+// nothing in it but t.Mentions becomes a mention, a link or a command.
 func blocks(t alerting.Text) []slack.Block {
 	var set []slack.Block
 	if t.Simulated {
@@ -36,6 +36,9 @@ func blocks(t alerting.Text) []slack.Block {
 	}
 	head := slack.NewTextBlockObject(slack.PlainTextType, fit(mark(t)+" "+t.Headline, maxHeader), false, false)
 	set = append(set, slack.NewHeaderBlock(head))
+	if said := mentions(t.Mentions); said != "" {
+		set = append(set, section(said))
+	}
 	for _, body := range bodies(t.Lines) {
 		set = append(set, section(body))
 	}
@@ -139,11 +142,13 @@ func summary(t alerting.Text) string {
 			text += "\n" + l.Text
 		}
 	}
-	return fit(text, maxSummary)
+	return calling(t.Mentions, fit(text, maxSummary))
 }
 
 // plain is the whole message as short plain text.
-func plain(t alerting.Text) string { return fit(mark(t)+" "+t.String(), maxPlain) }
+func plain(t alerting.Text) string {
+	return calling(t.Mentions, fit(mark(t)+" "+t.String(), maxPlain))
+}
 
 var escapes = map[rune]string{'&': "&amp;", '<': "&lt;", '>': "&gt;"}
 

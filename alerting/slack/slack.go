@@ -130,6 +130,7 @@ func (b *Bot) Notify(ctx context.Context, m alerting.Message, ref string) (strin
 		b.cfg.Log.Warn("the message in Slack cannot be edited, a new one is posted", "incident", m.Incident.ID, "reason", err)
 	}
 	th = thread{channel: b.cfg.Channel, told: alerting.Begin(&m.Incident)}
+	th.told.Rung = m.Rung
 	if err := b.deliver(ctx, c, &th, m.Incident.ID, text); err != nil {
 		return "", err
 	}

@@ -142,8 +142,8 @@ func (b *Bot) tell(ctx context.Context, c *conn, th *thread, m *alerting.Message
 	err := b.reply(ctx, c, th, m, news, said)
 	var content *contentError
 	if errors.As(err, &content) {
-		first, _, _ := strings.Cut(said, "\n")
-		err = b.reply(ctx, c, th, m, news, first)
+		lines := strings.Split(said, "\n")
+		err = b.reply(ctx, c, th, m, news, strings.Join(lines[:min(2, len(lines))], "\n"))
 	}
 	if errors.As(err, &content) || isThreadless(err) {
 		b.cfg.Log.Warn("Slack does not take a reply; the message itself is up to date", "incident", m.Incident.ID, "reason", err)
@@ -158,8 +158,11 @@ func (b *Bot) tell(ctx context.Context, c *conn, th *thread, m *alerting.Message
 
 // reply says something in the thread.
 func (b *Bot) reply(ctx context.Context, c *conn, th *thread, m *alerting.Message, news *alerting.Reply, said string) error {
+	if said = fit(said, maxReply); news.Rings {
+		said = calling(m.Mentions, said)
+	}
 	form := []slack.MsgOption{
-		slack.MsgOptionPost(), slack.MsgOptionTS(th.ts), slack.MsgOptionText(fit(said, maxReply), false), metadata(replyType, m.Incident.ID, news.Told),
+		slack.MsgOptionPost(), slack.MsgOptionTS(th.ts), slack.MsgOptionText(said, false), metadata(replyType, m.Incident.ID, news.Told),
 	}
 	if news.Rings {
 		form = append(form, slack.MsgOptionBroadcast())

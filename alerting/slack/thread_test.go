@@ -69,11 +69,15 @@ func TestHistoryGoesToTheThread(t *testing.T) {
 	k.mustSay(grown(2, 6*time.Minute))
 	worse := grown(2, 7*time.Minute)
 	worse.Severity = rules.Page
-	k.mustSay(worse)
+	m := example.Message(worse)
+	m.Ring, m.Rung, m.Mentions = "it got worse: page, was ticket", 1, []string{"U0123456789"}
+	if err := k.say(m); err != nil {
+		t.Fatal(err)
+	}
 	k.mustSay(example.Resolve(worse))
 	want := []string{
 		"2 more, 3 in all: gpu-117/5; gpu-117/4",
-		"🔴 PAGE gpu-117/3 +2: GPU held down by its thermal protection, 03:12 UTC\nWorse: page, was ticket",
+		"<@U0123456789> 🔴 PAGE gpu-117/3 +2: GPU held down by its thermal protection, 03:12 UTC\nWorse: page, was ticket",
 		"Resolved after 14 min, from 2026-03-14 03:12:04 to 03:26:04 UTC; no longer seen",
 	}
 	if diff := cmp.Diff(want, k.thread()); diff != "" {
@@ -93,7 +97,11 @@ func TestWhatRingsSaysThatItIsSimulated(t *testing.T) {
 	i.Members[0].Simulated = true
 	k.mustSay(i)
 	i.Severity, i.Updated = rules.Page, example.Start.Add(time.Minute)
-	k.mustSay(i)
+	m := example.Message(i)
+	m.Ring, m.Rung = "it got worse: page, was ticket", 1
+	if err := k.say(m); err != nil {
+		t.Fatal(err)
+	}
 	shown := k.slack.Messages(channel)
 	if len(shown) != 2 || !strings.HasPrefix(shown[1].Text, alerting.SimulatedMark) {
 		t.Errorf("the rise to a page of a simulated incident is shown as %+v", shown)

@@ -76,7 +76,7 @@ func checkSecrets(c *config.Config) error {
 	for i, t := range c.Inference.Targets {
 		errs = append(errs, checkPage(c, fmt.Sprintf("inference.targets[%d]", i), t.Page))
 	}
-	errs = append(errs, checkPage(c, "nvml.source", c.NVML.Source.Page), checkPage(c, "host.source", c.Host.Source.Page))
+	errs = append(errs, checkTargetSecrets(c), checkPage(c, "nvml.source", c.NVML.Source.Page), checkPage(c, "host.source", c.Host.Source.Page))
 	_, err := userKey(c)
 	return errors.Join(append(errs, err)...)
 }
