@@ -28,7 +28,7 @@ func (p *pipeline) chart(i *detect.Incident) *alerting.Chart {
 		return nil
 	}
 	root := &i.Members[0]
-	of, where := drawnSubject(p.seen(), root, p.cfg.Node)
+	of, where := drawnSubject(p.newest(), root, p.cfg.Node)
 	c := chartOf(p.engine.History(of), rules.Get(i.Rule), root.Since)
 	if c != nil {
 		c.Title = text.Clean(c.Title+" of "+where, 80)

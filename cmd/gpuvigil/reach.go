@@ -17,7 +17,7 @@ import (
 // reach says whom and what an incident of this node touches, and what it costs.
 func (p *pipeline) reach(i *detect.Incident) alerting.Context {
 	c := alerting.Context{Cluster: p.cfg.Cluster}
-	s := p.seen()
+	s := p.newest()
 	if s == nil {
 		return c
 	}
@@ -30,8 +30,8 @@ func (p *pipeline) reach(i *detect.Incident) alerting.Context {
 	return c
 }
 
-// seen is the newest snapshot, also of a demo that has only looked at its past.
-func (p *pipeline) seen() *collector.Snapshot {
+// newest is the newest snapshot, also of a demo that has only looked at its past.
+func (p *pipeline) newest() *collector.Snapshot {
 	if s := p.latest(); s != nil {
 		return s
 	}
