@@ -16,7 +16,7 @@ import (
 // Outcome is how a request ended.
 type Outcome string
 
-// The outcomes. Senders come again after Busy only.
+// The outcomes, as metric.WriteOutcomes has them. Senders come again after Busy only.
 const (
 	Taken       Outcome = "taken"
 	Partly      Outcome = "partly" // some of its series will not do, the rest is taken
@@ -26,11 +26,6 @@ const (
 	Unreadable  Outcome = "unreadable" // it broke off
 	Busy        Outcome = "busy"
 )
-
-// Outcomes returns all of them.
-func Outcomes() []Outcome {
-	return []Outcome{Taken, Partly, Malformed, Unsupported, TooLarge, Unreadable, Busy}
-}
 
 // retryAfter is when a sender should come again, in seconds.
 const retryAfter = "5"

@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -193,6 +192,7 @@ const generation = 40
 // Cut gives the assembler all samples up to the instant, and returns its snapshots. It is
 // called from one goroutine, with instants that grow.
 func (r *Receiver) Cut(at time.Time) []*collector.Snapshot {
+	began := time.Now()
 	r.cuts++
 	r.mu.Lock()
 	r.due = r.due[:0]
@@ -223,10 +223,12 @@ func (r *Receiver) Cut(at time.Time) []*collector.Snapshot {
 		r.cfg.Assembler.Add(w.of.series, time.UnixMilli(w.at), w.value)
 	}
 	clear(r.due)
+	snapshots := r.cfg.Assembler.Snapshots(at)
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.tally.Unplaced += uint64(lost)
-	r.mu.Unlock()
-	return r.cfg.Assembler.Snapshots(at)
+	r.tally.Took = time.Since(began)
+	return snapshots
 }
 
 // resolve asks the assembler for the series, unless it has refused it lately.
@@ -239,35 +241,4 @@ func (r *Receiver) resolve(e *entry) bool {
 		e.labels = nil
 	}
 	return e.series != nil
-}
-
-// Tally counts what has come since the start.
-type Tally struct {
-	Requests map[Outcome]uint64
-	Bytes    uint64 // as they were sent
-	Series   uint64 // in requests; one that is sent again counts again
-	Samples  uint64 // in requests that were read
-	Cuts     uint64
-
-	// What became of samples, if not part of a snapshot in time.
-	Unwanted uint64            // nothing is made of their metric
-	Refused  map[string]uint64 // by what is wrong with their labels
-	Late     uint64            // taken, but after the cut that they should have been in
-	Old      uint64            // dropped: longer ago than counts
-	Ahead    uint64            // dropped: further in the future than clocks may differ
-	Unplaced uint64            // dropped: the assembler did not want their series
-	Pending  int               // they wait now
-	Known    int               // series whose labels are known now
-
-	Histograms, Exemplars uint64 // that were left out
-}
-
-// Tally returns what has been counted.
-func (r *Receiver) Tally() Tally {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.tally
-	t.Refused, t.Requests = maps.Clone(t.Refused), maps.Clone(t.Requests)
-	t.Pending, t.Known = len(r.pending), len(r.cache.now)+len(r.cache.before)
-	return t
 }

@@ -14,6 +14,9 @@ type Fleet struct {
 	Slurm      FleetSlurm      `yaml:"slurm"`
 	Kubernetes FleetKubernetes `yaml:"kubernetes"`
 	Waiting    FleetWaiting    `yaml:"waiting"`
+
+	Receive     FleetReceive `yaml:"receive"`
+	RemoteWrite Push         `yaml:"remote_write"` // where the role's own series go
 }
 
 // FleetWaiting says when jobs that wait are a finding.
@@ -64,6 +67,8 @@ func defaultFleet() Fleet {
 		FleetKubernetes{Timeout: Duration(30 * time.Second), Keep: Duration(5 * time.Minute),
 			Claims: true, Kueue: true, Volcano: true, Ray: true, Autoscalers: true},
 		FleetWaiting{FreeFor: Duration(15 * time.Minute)},
+		defaultFleetReceive(),
+		defaultPush(),
 	}
 }
 
@@ -76,6 +81,8 @@ func (s *FleetSlurm) Given() bool { return s.URL != "" || s.Squeue != "" }
 func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	f.Kubernetes.check(fail)
 	f.Waiting.check(fail)
+	f.Receive.check(fail)
+	f.RemoteWrite.check("fleet.remote_write", fail)
 	s := &f.Slurm
 	const key = "fleet.slurm"
 	checkURL(s.URL, key+".slurmrestd_url", false, fail)

@@ -13,6 +13,7 @@ import (
 	"gpuvigil/collector"
 	"gpuvigil/collector/kube"
 	"gpuvigil/detect"
+	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
 
@@ -101,6 +102,7 @@ type Config struct {
 	Schedulers []Scheduler
 	Detect     detect.FleetConfig
 	Rules      map[rules.ID]detect.Setting
+	Told       []func(add func(d *metric.Def, v float64, labels ...string)) // that have more to say on the page
 	Log        *slog.Logger
 }
 

@@ -52,6 +52,9 @@ func (f *Fleet) page(now time.Time) []byte {
 	for i, kind := range cappedKinds {
 		p.add(metric.SeriesCapped, float64(f.capped[i].Load()), kind)
 	}
+	for _, tell := range f.cfg.Load().Told {
+		tell(p.add)
+	}
 	return p.text()
 }
 

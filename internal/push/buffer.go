@@ -6,8 +6,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"gpuvigil/internal/metric"
 )
 
 // bufferConfig says where a buffer is and what it may hold.
@@ -24,7 +22,7 @@ const maxMemory = 8 << 20
 // loss is why samples were dropped that nobody was sent.
 type loss int
 
-// The losses, in the order of metric.PushLoss.
+// The losses, in the order of metric.PushLosses.
 const (
 	tooMuch loss = iota
 	tooOld
@@ -311,6 +309,3 @@ func (b *buffer) complain(what string, err error) {
 		b.cfg.Log.Error("Could not "+what+" the push buffer. Samples that wait to be sent are kept in memory, as far as they fit; make room or mend the disk.", "err", err)
 	}
 }
-
-// names of losses, as the metric has them.
-func (l loss) String() string { return metric.PushLoss.Values[l] }

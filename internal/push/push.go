@@ -56,7 +56,7 @@ type Pusher struct {
 	refused uint64 // samples
 }
 
-// result is how a request ended, in the order of metric.PushResult.
+// result is how a request ended, in the order of metric.PushResults.
 type result int
 
 const (
@@ -219,7 +219,7 @@ func (p *Pusher) Tell(add func(d *metric.Def, v float64, labels ...string)) {
 	b, results, sent, refused := p.buffer, p.results, p.sent, p.refused
 	p.mu.Unlock()
 	for i, n := range results {
-		add(metric.PushRequests, float64(n), metric.PushResult.Values[i])
+		add(metric.PushRequests, float64(n), metric.PushResults[i])
 	}
 	add(metric.PushSamples, float64(sent))
 	if b == nil {
@@ -234,9 +234,9 @@ func (p *Pusher) Tell(add func(d *metric.Def, v float64, labels ...string)) {
 	add(metric.PushBytes, float64(b.state.bytes))
 	add(metric.PushAge, age)
 	for i, n := range b.state.lost {
-		add(metric.PushLost, float64(n), metric.PushLoss.Values[i])
+		add(metric.PushLost, float64(n), metric.PushLosses[i])
 	}
-	add(metric.PushLost, float64(refused), metric.PushLoss.Values[losses])
+	add(metric.PushLost, float64(refused), metric.PushLosses[losses])
 }
 
 // String names the receiver, without what may be a secret in its URL.
