@@ -56,7 +56,7 @@ func newPusher(c *config.Push, what pushed, log *slog.Logger) (*push.Pusher, err
 		cfg.Labels = append(cfg.Labels, push.Label{Name: name, Value: labels[name]})
 	}
 	p := push.New(cfg)
-	cfg.Log.Info("Samples are pushed.", "to", p.String(), "interval", cfg.Interval)
+	cfg.Log.Info("Samples are pushed.", "to", p.To(), "interval", cfg.Interval)
 	return p, nil
 }
 

@@ -9,7 +9,6 @@ package push
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -239,5 +238,5 @@ func (p *Pusher) Tell(add func(d *metric.Def, v float64, labels ...string)) {
 	add(metric.PushLost, float64(refused), metric.PushLosses[losses])
 }
 
-// String names the receiver, without what may be a secret in its URL.
-func (p *Pusher) String() string { return fmt.Sprintf("push to %s", shown(p.cfg.URL)) }
+// To names the receiver, without what may be a secret in its URL.
+func (p *Pusher) To() string { return shown(p.cfg.URL) }
