@@ -24,6 +24,8 @@ var (
 
 // undrawn are the rows that no panel draws, with the reason.
 var undrawn = map[*metric.Def]string{
+	metric.FleetNodes: "how much the role sees, for whoever asks why a node has no findings; a node that is missing is in its log", metric.FleetGPUs: "as above", metric.FleetSeries: "as above",
+	metric.FleetSamples: "as above", metric.FleetSeriesRefused: "as above", metric.FleetStrangers: "as above", metric.FleetUnreadable: "as above",
 	metric.RuleNeed: "gpuvigil promote and status tell it; it changes with the fleet only", metric.RuleClean: "as above", metric.RuleProof: "as above",
 	metric.MIGMemoryFree:  "capacity less used, which are drawn",
 	metric.SourcePage:     "where the numbers come from, not a number; that the page is not read is drawn",

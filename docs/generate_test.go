@@ -269,7 +269,7 @@ func tierOf(d *metric.Def) string {
 		return "a series in the full profile only"
 	}
 	switch d.Entity {
-	case metric.Agent, metric.Source, metric.Finding, metric.Job, metric.Queue, metric.Waiting, metric.Pool, metric.Resource, metric.Scaler, metric.Scheduler, metric.Reader:
+	case metric.Agent, metric.Source, metric.Finding, metric.Job, metric.Queue, metric.Waiting, metric.Pool, metric.Resource, metric.Scaler, metric.Scheduler, metric.Reader, metric.Role:
 		return ""
 	}
 	if d.Detail {

@@ -52,13 +52,21 @@ type modelKey struct {
 }
 
 func newBook(x *index, want, model string) *book {
-	return &book{index: x, want: want, model: model, models: map[modelKey]*served{}, buffer: bufio.NewReaderSize(nil, 64<<10)}
+	return &book{index: x, want: want, model: model, models: map[modelKey]*served{}}
+}
+
+// begin begins a page.
+func (b *book) begin() {
+	b.pages++
+	b.begun, b.seen, b.parts, b.capped = 0, b.seen[:0], 0, false
 }
 
 // read takes a page in. An error leaves what was known as it was.
 func (b *book) read(body io.Reader) (n int64, err error) {
-	b.pages++
-	b.begun, b.seen, b.parts, b.capped = 0, b.seen[:0], 0, false
+	b.begin()
+	if b.buffer == nil {
+		b.buffer = bufio.NewReaderSize(nil, 64<<10)
+	}
 	b.buffer.Reset(io.LimitReader(body, maxPage+1))
 	defer b.buffer.Reset(nil)
 	head, err := page.Begin(b.buffer)
@@ -152,6 +160,11 @@ func (b *book) line(line []byte) error {
 		return err
 	}
 	b.labels = labels[:0]
+	return b.take(uses, labels, v)
+}
+
+// take takes in a sample that has uses.
+func (b *book) take(uses []use, labels []exposition.Label, v float64) error {
 	if b.parts++; b.parts > maxParts {
 		return page.Failing("too_large", "its page has more than %d samples of the server", maxParts)
 	}

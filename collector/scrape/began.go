@@ -16,7 +16,7 @@ const maxStat = 8 << 10
 
 // began adds when the processes began, which a page does not tell: without it a process
 // could be taken for a later one with its pid. One that is not seen here is nobody's.
-func (s *GPUs) began(processes []collector.Process) error {
+func (s *GPUReader) began(processes []collector.Process) error {
 	if s.cfg.ProcFS == "" || len(processes) == 0 {
 		return nil
 	}

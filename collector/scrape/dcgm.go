@@ -19,48 +19,69 @@ type dcgm struct {
 	seen      [gens]bool
 	base      bool // it has names whose unit came with the doubtful ones' being shares
 	unlabeled int  // samples of GPUs that no uuid names
+	last      subject
 }
-
-func newDCGM() *dcgm { return &dcgm{uses: dcgmUses()} }
 
 func (c *dcgm) begin() { *c = dcgm{uses: c.uses, board: newBoard()} }
 
 func (c *dcgm) wants(name []byte) bool { return c.uses[string(name)] != nil }
 
 func (c *dcgm) sample(name []byte, labels []exposition.Label, v float64) error {
-	u := c.uses[string(name)]
-	if err := c.host(labels); err != nil {
+	of, err := c.subject(labels)
+	if err != nil {
 		return err
 	}
-	at := placeOf(labels)
-	if len(at.uuid) == 0 {
+	c.last = of
+	c.take(c.uses[string(name)], of, labels, v)
+	return nil
+}
+
+// subject is what the labels of a series say that it is of.
+type subject struct {
+	place
+	device   *device // nil: no uuid names one
+	instance *instance
+}
+
+func (c *dcgm) subject(labels []exposition.Label) (subject, error) {
+	if err := c.host(labels); err != nil {
+		return subject{}, err
+	}
+	of := subject{place: placeOf(labels)}
+	if len(of.uuid) == 0 {
+		return of, nil
+	}
+	d, isNew, err := c.device(of.uuid)
+	if err != nil {
+		return subject{}, err
+	}
+	of.device = d
+	if isNew {
+		c.introduce(d, labels)
+	}
+	if of.gi >= 0 {
+		if of.instance = d.instance(of.gi, 0); of.instance != nil && of.instance.Profile == "" {
+			of.instance.Profile = word(of.profile)
+		}
+	}
+	c.given(d, of.instance, labels)
+	return of, nil
+}
+
+func (c *dcgm) take(u *use, of subject, labels []exposition.Label, v float64) {
+	if of.device == nil {
 		c.unlabeled++
-		return nil
+		return
 	}
 	c.seen[u.gen] = true
 	if u.gen == gen49 && u.special != doubtful && u.row != nil && u.row.DCGM[0].Scale != 0 {
 		c.base = true
 	}
-	d, isNew, err := c.device(at.uuid)
-	if err != nil {
-		return err
-	}
-	if isNew {
-		c.introduce(d, labels)
-	}
-	var i *instance
-	if at.gi >= 0 {
-		if i = d.instance(at.gi, 0); i != nil && i.Profile == "" {
-			i.Profile = word(at.profile)
-		}
-	}
-	c.given(d, i, labels)
 	if !blank(v) {
-		c.lay(u, d, i, at, labels, v)
+		c.lay(u, of.device, of.instance, of.place, labels, v)
 	} else if u.row != nil {
-		d.lay(u.row, u.name.At, 0, math.NaN())
+		of.device.lay(u.row, u.name.At, 0, math.NaN())
 	}
-	return nil
 }
 
 // lay takes the value in where it belongs.

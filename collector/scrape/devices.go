@@ -62,9 +62,9 @@ func count(devices map[string][3]float64, virtual []string, device []byte, at in
 }
 
 // port takes in a fact of an adapter's port.
-func (s *Node) port(name string, labels []exposition.Label, v float64) {
+func (s *NodeReader) port(name string, labels []exposition.Label, v float64) {
 	device, number := word(valueOf(labels, "device")), numberOf(valueOf(labels, "port"))
-	f, known := s.ports[name]
+	f, known := s.names.nodePorts[name]
 	if device == "" || number <= 0 || !known && name != "state_id" {
 		return
 	}
@@ -95,7 +95,7 @@ func number01(b bool) float64 {
 }
 
 // settleCPUs sums the CPUs up, and says how busy they were since the page before.
-func (s *Node) settleCPUs() {
+func (s *NodeReader) settleCPUs() {
 	p := &s.now
 	if len(p.cpus) == 0 {
 		return
@@ -155,7 +155,7 @@ func (c *cpu) busy() float64 {
 }
 
 // settleDevices adds up the devices' counters, of which some may have come or gone.
-func (s *Node) settleDevices() {
+func (s *NodeReader) settleDevices() {
 	p := &s.now
 	sum := func(devices map[string][3]float64, at int, total *host.Sum, row *metric.Def, column int) {
 		total.Begin()

@@ -34,12 +34,36 @@ type GPUConfig struct {
 // from one goroutine.
 type GPUs struct {
 	cfg    GPUConfig
-	reader reader
-	dcgm   *dcgm
-	smi    *smi
+	pages  pageReader
+	reader *GPUReader
+}
+
+// GPUReader makes a part of the samples of dcgm-exporter or nvidia_gpu_exporter, of
+// one page after the other: between Begin and End it is given one page's samples, in
+// whatever way they came. It is used from one goroutine.
+type GPUReader struct {
+	cfg  GPUReaderConfig
+	dcgm *dcgm
+	smi  *smi
 
 	shown collector.Page // as it was logged last
 	memory
+}
+
+// GPUReaderConfig is what a GPUReader needs.
+type GPUReaderConfig struct {
+	Names    *Names
+	URL      string        // of the page, as it is shown
+	Exporter string        // see GPUConfig
+	Interval time.Duration // between two pages
+	ProcFS   string        // see GPUConfig
+	Describe func(o collector.Owner, container string) collector.Workload
+	Log      *slog.Logger
+}
+
+// NewGPUReader returns a reader that has read no page yet.
+func NewGPUReader(cfg GPUReaderConfig) *GPUReader {
+	return &GPUReader{cfg: cfg, dcgm: &dcgm{uses: cfg.Names.dcgm}, smi: &smi{facts: cfg.Names.smi, ofInstances: cfg.Names.instances}, memory: memory{gpus: map[string]*past{}}}
 }
 
 // memory is what a page says only together with those before it.
@@ -54,7 +78,9 @@ var _ collector.Source = (*GPUs)(nil)
 
 // NewGPUs returns the source.
 func NewGPUs(cfg GPUConfig) *GPUs {
-	return &GPUs{cfg: cfg, reader: newReader(GPUSource, cfg.Page), dcgm: newDCGM(), smi: newSMI(), memory: memory{gpus: map[string]*past{}}}
+	return &GPUs{cfg: cfg, pages: newPageReader(GPUSource, cfg.Page), reader: NewGPUReader(GPUReaderConfig{
+		Names: NewNames(), URL: cfg.Page.URL(), Exporter: cfg.Exporter, Interval: cfg.Interval, ProcFS: cfg.ProcFS, Describe: cfg.Describe, Log: cfg.Log,
+	})}
 }
 
 // Name is GPUSource.
@@ -64,26 +90,49 @@ func (s *GPUs) Name() string { return GPUSource }
 // which falls while the configuration is read anew is not lost.
 func (s *GPUs) Inherit(old *GPUs) {
 	if old.cfg.Page.URL() == s.cfg.Page.URL() {
-		s.memory, s.shown = old.memory, old.shown
+		s.reader.memory, s.reader.shown = old.reader.memory, old.reader.shown
 	}
 }
 
 // Sample reads the page. A page that cannot be had or is not understood says nothing of
 // the GPUs: the part before it grows old.
 func (s *GPUs) Sample(ctx context.Context) (*collector.Part, error) {
-	s.begin(time.Now())
-	found, err := s.reader.read(ctx, s)
+	s.reader.Begin(time.Now())
+	found, err := s.pages.read(ctx, s.reader)
 	return s.conclude(found, err, time.Now())
 }
 
-func (s *GPUs) begin(now time.Time) {
+// take reads a page that is there already.
+func (s *GPUs) take(body io.Reader, now time.Time) (*collector.Part, error) {
+	s.reader.Begin(now)
+	found, err := s.pages.take(body, s.reader)
+	return s.conclude(found, err, now)
+}
+
+// conclude makes the part of what was read.
+func (s *GPUs) conclude(found []string, err error, now time.Time) (*collector.Part, error) {
+	var part *collector.Part
+	if err == nil {
+		part, err = s.reader.End(now, found)
+	}
+	if err != nil {
+		return nil, s.pages.failed("the GPUs", err)
+	}
+	return part, nil
+}
+
+// Begin begins a page.
+func (s *GPUReader) Begin(now time.Time) {
 	s.dcgm.begin()
 	s.smi.begin(now)
 }
 
-func (s *GPUs) wants(name []byte) bool { return s.dcgm.wants(name) || s.smi.wants(name) }
+// Wants reports whether samples of the name are of interest.
+func (s *GPUReader) Wants(name []byte) bool { return s.dcgm.wants(name) || s.smi.wants(name) }
 
-func (s *GPUs) sample(name []byte, labels []exposition.Label, v float64) error {
+// Sample takes a sample of the page in. The name and labels need be good until it
+// returns only. The error is a *page.Failure, after which the page says nothing.
+func (s *GPUReader) Sample(name []byte, labels []exposition.Label, v float64) error {
 	switch {
 	case s.smi.wants(name):
 		if s.cfg.Exporter != DCGM {
@@ -95,30 +144,27 @@ func (s *GPUs) sample(name []byte, labels []exposition.Label, v float64) error {
 	return nil
 }
 
-// take reads a page that is there already.
-func (s *GPUs) take(body io.Reader, now time.Time) (*collector.Part, error) {
-	s.begin(now)
-	found, err := s.reader.take(body, s)
-	return s.conclude(found, err, now)
+// Further takes in a sample with the labels of the one before, which was given to
+// Sample: what they say of the GPU need not be found out again.
+func (s *GPUReader) Further(name []byte, labels []exposition.Label, v float64) error {
+	if u := s.dcgm.uses[string(name)]; u != nil && s.cfg.Exporter != SMI {
+		s.dcgm.take(u, s.dcgm.last, labels, v)
+		return nil
+	}
+	return s.Sample(name, labels, v)
 }
 
-// conclude makes the part of what was read.
-func (s *GPUs) conclude(found []string, err error, now time.Time) (*collector.Part, error) {
-	if err == nil {
-		err = s.understood(found)
+// End makes the part of the page. found are some of the names that nobody wanted, for
+// the error of a page that is not understood, which is a *page.Failure.
+func (s *GPUReader) End(now time.Time, found []string) (*collector.Part, error) {
+	if err := s.understood(found); err != nil {
+		return nil, err
 	}
-	var part *collector.Part
-	if err == nil {
-		part, err = s.part(now)
-	}
-	if err != nil {
-		return nil, s.reader.failed("the GPUs", err)
-	}
-	return part, nil
+	return s.part(now)
 }
 
 // understood says whether the page is of one exporter that is known.
-func (s *GPUs) understood(found []string) error {
+func (s *GPUReader) understood(found []string) error {
 	known := DCGM + " and " + SMI
 	switch dcgm, smi := len(s.dcgm.devices) > 0, s.smi.samples > 0; {
 	case dcgm && smi:
@@ -142,8 +188,8 @@ func (s *GPUs) understood(found []string) error {
 }
 
 // part makes the part of a page that was understood.
-func (s *GPUs) part(now time.Time) (*collector.Part, error) {
-	shown := collector.Page{Source: GPUSource, URL: s.cfg.Page.URL(), Exporter: SMI, Names: "nvidia_smi", Utilization: unitRatio, GPUs: true}
+func (s *GPUReader) part(now time.Time) (*collector.Part, error) {
+	shown := collector.Page{Source: GPUSource, URL: s.cfg.URL, Exporter: SMI, Names: "nvidia_smi", Utilization: unitRatio, GPUs: true}
 	b := s.smi.board
 	if len(s.dcgm.devices) > 0 {
 		b = s.dcgm.board
@@ -172,7 +218,7 @@ func (s *GPUs) part(now time.Time) (*collector.Part, error) {
 }
 
 // frozen reports a page on which nothing changes any more.
-func (s *GPUs) frozen(b *board, now time.Time) error {
+func (s *GPUReader) frozen(b *board, now time.Time) error {
 	energy, told := 0.0, false
 	for _, d := range b.devices {
 		if d.gpu.Has(metric.Energy) {
@@ -190,7 +236,7 @@ func (s *GPUs) frozen(b *board, now time.Time) error {
 }
 
 // settle adds what follows from the pages before: errors that have fallen, and counts.
-func (s *GPUs) settle(b *board, part *collector.Part, now time.Time) {
+func (s *GPUReader) settle(b *board, part *collector.Part, now time.Time) {
 	for i := range part.GPUs {
 		g := &part.GPUs[i]
 		d := b.devices[slices.IndexFunc(b.devices, func(d *device) bool { return d.gpu.UUID == g.UUID })]
@@ -217,7 +263,7 @@ func (s *GPUs) settle(b *board, part *collector.Part, now time.Time) {
 }
 
 // describe says of the owners what the configuration does.
-func (s *GPUs) describe(part *collector.Part) {
+func (s *GPUReader) describe(part *collector.Part) {
 	if s.cfg.Describe == nil {
 		return
 	}

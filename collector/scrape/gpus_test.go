@@ -292,7 +292,7 @@ func TestHoldersOnPages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := gpus(t, "")
-			s.cfg.Describe = func(o collector.Owner, _ string) collector.Workload {
+			s.reader.cfg.Describe = func(o collector.Owner, _ string) collector.Workload {
 				o.Team = "team"
 				return collector.Workload{Owner: o}
 			}
@@ -340,12 +340,12 @@ func TestInherit(t *testing.T) {
 // A page does not tell when a process began; without that it could be taken for another.
 func TestProcessesOfAPageAreThoseOfTheHost(t *testing.T) {
 	s := gpus(t, "")
-	s.cfg.ProcFS = t.TempDir()
+	s.reader.cfg.ProcFS = t.TempDir()
 	for path, content := range map[string]string{
 		"2/stat":     "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0\n", // as only the host's procfs has it
 		"12249/stat": "12249 (python3 (a) b) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 7777 0 0\n",
 	} {
-		path = filepath.Join(s.cfg.ProcFS, path)
+		path = filepath.Join(s.reader.cfg.ProcFS, path)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,53 @@
 package scrape
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"gpuvigil/internal/metric"
 )
+
+// Names are the names of the exporters' metrics with what they mean, for any number of
+// readers at once.
+type Names struct {
+	dcgm            map[string]*use
+	smi, instances  map[string]fact // without smiPrefix
+	node, nodePorts map[string]fact // of ports without portPrefix
+}
+
+// NewNames turns the catalogue round.
+func NewNames() *Names {
+	return &Names{dcgm: dcgmUses(), smi: smiFacts(), instances: smiInstanceFacts(), node: nodeFacts(), nodePorts: portFacts()}
+}
+
+// OfGPUs returns the names that a GPUReader makes something of.
+func (n *Names) OfGPUs() []string {
+	names := slices.Collect(maps.Keys(n.dcgm))
+	for _, of := range []map[string]fact{n.smi, n.instances} {
+		for name := range of {
+			names = append(names, smiPrefix+name)
+		}
+	}
+	for _, name := range smiWords {
+		names = append(names, smiPrefix+name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// OfNodes returns the names that a NodeReader makes something of.
+func (n *Names) OfNodes() []string {
+	names := slices.Collect(maps.Keys(n.node))
+	names = slices.AppendSeq(names, maps.Keys(columns))
+	names = append(names, nodeWords...)
+	for name := range n.nodePorts {
+		names = append(names, portPrefix+name)
+	}
+	names = append(names, portPrefix+"state_id")
+	slices.Sort(names)
+	return names
+}
 
 // The generations of dcgm-exporter's names, by how new they are.
 const (

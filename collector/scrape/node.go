@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"gpuvigil/collector"
@@ -61,9 +62,16 @@ type NodeConfig struct {
 // Node reads the host from the page of node_exporter. It is used from one goroutine.
 type Node struct {
 	cfg    NodeConfig
-	reader reader
-	facts  map[string]fact
-	ports  map[string]fact
+	pages  pageReader
+	reader *NodeReader
+}
+
+// NodeReader makes a part of the samples of node_exporter as GPUReader does of those
+// of GPUs. It is used from one goroutine.
+type NodeReader struct {
+	names *Names
+	url   string
+	log   *slog.Logger
 
 	cpus                                map[string]cpu // of the page before
 	read, written, busy, received, sent host.Sum
@@ -91,7 +99,13 @@ var _ collector.Source = (*Node)(nil)
 
 // NewNode returns the source.
 func NewNode(cfg NodeConfig) *Node {
-	return &Node{cfg: cfg, reader: newReader(NodeSource, cfg.Page), facts: nodeFacts(), ports: portFacts()}
+	return &Node{cfg: cfg, pages: newPageReader(NodeSource, cfg.Page), reader: NewNodeReader(NewNames(), cfg.Page.URL(), cfg.Log)}
+}
+
+// NewNodeReader returns a reader that has read no page yet. The URL is the page's, as
+// it is shown.
+func NewNodeReader(names *Names, url string, log *slog.Logger) *NodeReader {
+	return &NodeReader{names: names, url: url, log: log}
 }
 
 // Name is NodeSource.
@@ -100,31 +114,41 @@ func (s *Node) Name() string { return NodeSource }
 // Sample reads the page. A page that cannot be had or is not understood says nothing of
 // the host: the part before it grows old.
 func (s *Node) Sample(ctx context.Context) (*collector.Part, error) {
-	s.begin()
-	found, err := s.reader.read(ctx, s)
+	s.reader.Begin()
+	found, err := s.pages.read(ctx, s.reader)
 	return s.conclude(found, err, time.Now())
 }
 
 // take reads a page that is there already.
 func (s *Node) take(body io.Reader, now time.Time) (*collector.Part, error) {
-	s.begin()
-	found, err := s.reader.take(body, s)
+	s.reader.Begin()
+	found, err := s.pages.take(body, s.reader)
 	return s.conclude(found, err, now)
 }
 
-func (s *Node) begin() {
+func (s *Node) conclude(found []string, err error, now time.Time) (*collector.Part, error) {
+	var part *collector.Part
+	if err == nil {
+		part, err = s.reader.End(now, found)
+	}
+	if err != nil {
+		return nil, s.pages.failed("the host", err)
+	}
+	return part, host.ReadDrained(s.cfg.DrainedFile, part.Node.Readings)
+}
+
+// Begin begins a page.
+func (s *NodeReader) Begin() {
 	s.now = nodePage{readings: collector.NewReadings(metric.Node), cpus: map[string]cpu{}, disks: map[string][3]float64{}, links: map[string][3]float64{},
 		swap: [2]float64{math.NaN(), math.NaN()}}
 }
 
-func (s *Node) conclude(found []string, err error, now time.Time) (*collector.Part, error) {
-	if err == nil && s.now.samples == 0 {
-		err = strange(NodeExporter+" from 0.16 on", found)
+// End makes the part of the page; found is as in GPUReader.End.
+func (s *NodeReader) End(now time.Time, found []string) (*collector.Part, error) {
+	if s.now.samples == 0 {
+		return nil, strange(NodeExporter+" from 0.16 on", found)
 	}
-	if err != nil {
-		return nil, s.reader.failed("the host", err)
-	}
-	return s.part(now)
+	return s.part(now), nil
 }
 
 const (
@@ -133,30 +157,34 @@ const (
 	portPrefix = "node_infiniband_"
 )
 
+// nodeWords are the names beside those of facts, ports and columns.
+var nodeWords = []string{cpuSeconds, "node_boot_time_seconds", "node_uname_info", "node_memory_SwapTotal_bytes", "node_memory_SwapFree_bytes"}
+
 // columns are the counters of devices by name, and which column of the device they are.
 var columns = map[string]int{
 	"node_disk_read_bytes_total": 0, "node_disk_written_bytes_total": 1, "node_disk_io_time_seconds_total": 2,
 	"node_network_receive_bytes_total": 0, "node_network_transmit_bytes_total": 1,
 }
 
-func (s *Node) wants(name []byte) bool {
-	if _, ok := s.facts[string(name)]; ok {
+// Wants reports whether samples of the name are of interest.
+func (s *NodeReader) Wants(name []byte) bool {
+	if _, ok := s.names.node[string(name)]; ok {
 		return true
 	}
 	if _, ok := columns[string(name)]; ok {
 		return true
 	}
-	switch string(name) {
-	case cpuSeconds, "node_boot_time_seconds", "node_uname_info", "node_memory_SwapTotal_bytes", "node_memory_SwapFree_bytes":
+	if slices.Contains(nodeWords, string(name)) {
 		return true
 	}
 	return len(name) > len(portPrefix) && string(name[:len(portPrefix)]) == portPrefix
 }
 
-func (s *Node) sample(name []byte, labels []exposition.Label, v float64) error {
+// Sample takes a sample of the page in, as GPUReader.Sample does.
+func (s *NodeReader) Sample(name []byte, labels []exposition.Label, v float64) error {
 	p := &s.now
 	p.samples++
-	if f, ok := s.facts[string(name)]; ok {
+	if f, ok := s.names.node[string(name)]; ok {
 		if v = f.reading(v); f.row.Plausible(v) {
 			p.readings.SetAt(f.row, f.at, v)
 		}
@@ -194,7 +222,7 @@ func (s *Node) sample(name []byte, labels []exposition.Label, v float64) error {
 }
 
 // part makes the part of a page that was understood.
-func (s *Node) part(now time.Time) (*collector.Part, error) {
+func (s *NodeReader) part(now time.Time) *collector.Part {
 	p := &s.now
 	part := &collector.Part{Time: now, Boot: p.boot, Interfaces: p.interfaces}
 	s.settleCPUs()
@@ -216,16 +244,15 @@ func (s *Node) part(now time.Time) (*collector.Part, error) {
 	if p.kernel != "" {
 		part.Node.Versions = []collector.Version{{Component: "kernel", Value: p.kernel}}
 	}
-	err := host.ReadDrained(s.cfg.DrainedFile, p.readings)
 	for _, t := range []metric.Tier{metric.Fast, metric.Slow, metric.Inventory} {
 		p.readings.Stamp(t, now)
 	}
 	part.Node.Readings = p.readings
-	shown := collector.Page{Source: NodeSource, URL: s.cfg.Page.URL(), Exporter: NodeExporter, Names: "since 0.16"}
+	shown := collector.Page{Source: NodeSource, URL: s.url, Exporter: NodeExporter, Names: "since 0.16"}
 	part.Pages = []collector.Page{shown}
 	if shown != s.shown {
 		s.shown = shown
-		s.cfg.Log.Info("The host is read from another exporter's page, not from the kernel.", "endpoint", shown.URL, "exporter", shown.Exporter, "names", shown.Names, "cpus", len(p.cpus))
+		s.log.Info("The host is read from another exporter's page, not from the kernel.", "endpoint", shown.URL, "exporter", shown.Exporter, "names", shown.Names, "cpus", len(p.cpus))
 	}
-	return part, err
+	return part
 }

@@ -40,29 +40,29 @@ const (
 	foundNames = 5        // of a page that is not understood, that are named
 )
 
-// reader reads the samples of a page one after the other, without keeping it.
-type reader struct {
+// pageReader reads the samples of a page one after the other, without keeping it.
+type pageReader struct {
 	source string
 	page   *page.Page
 	buffer *bufio.Reader
 	labels []exposition.Label
 }
 
-func newReader(source string, p *page.Page) reader {
-	return reader{source: source, page: p, buffer: bufio.NewReaderSize(nil, 64<<10)}
+func newPageReader(source string, p *page.Page) pageReader {
+	return pageReader{source: source, page: p, buffer: bufio.NewReaderSize(nil, 64<<10)}
 }
 
 // content is what takes a page's samples in.
 type content interface {
-	// wants reports whether samples of the name are of interest.
-	wants(name []byte) bool
-	// sample takes one in. The name and labels are good until it returns.
-	sample(name []byte, labels []exposition.Label, v float64) error
+	// Wants reports whether samples of the name are of interest.
+	Wants(name []byte) bool
+	// Sample takes one in. The name and labels are good until it returns.
+	Sample(name []byte, labels []exposition.Label, v float64) error
 }
 
 // read reads the page into c. If nothing on it was of interest, found are some of
 // the names that there are. The error is a *page.Failure.
-func (r *reader) read(ctx context.Context, c content) (found []string, err error) {
+func (r *pageReader) read(ctx context.Context, c content) (found []string, err error) {
 	resp, err := r.page.Open(ctx)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (r *reader) read(ctx context.Context, c content) (found []string, err error
 	return r.take(resp.Body, c)
 }
 
-func (r *reader) take(body io.Reader, c content) (found []string, err error) {
+func (r *pageReader) take(body io.Reader, c content) (found []string, err error) {
 	r.buffer.Reset(io.LimitReader(body, maxPage+1))
 	defer r.buffer.Reset(nil)
 	if head, err := page.Begin(r.buffer); err != nil {
@@ -97,7 +97,7 @@ func (r *reader) take(body io.Reader, c content) (found []string, err error) {
 		if name == nil {
 			continue
 		}
-		if !c.wants(name) {
+		if !c.Wants(name) {
 			found = remember(found, name)
 			continue
 		}
@@ -107,7 +107,7 @@ func (r *reader) take(body io.Reader, c content) (found []string, err error) {
 		labels, v, err := exposition.Sample(rest, r.labels[:0])
 		if err == nil {
 			r.labels = labels[:0]
-			err = c.sample(name, labels, v)
+			err = c.Sample(name, labels, v)
 		}
 		if err != nil {
 			return nil, page.Broken(err)
@@ -135,7 +135,7 @@ func strange(known string, found []string) error {
 }
 
 // failed counts a look that failed and says what it was at.
-func (r *reader) failed(what string, err error) error {
+func (r *pageReader) failed(what string, err error) error {
 	vm.GetOrCreateCounter(metric.PageFailures.Series(r.source, page.Reason(err))).Inc()
 	return fmt.Errorf("read %s from the page %s: %w", what, r.page.URL(), err)
 }

@@ -97,6 +97,13 @@ func smiInstanceFacts() map[string]fact {
 	}
 }
 
+// smiWords are the names, without smiPrefix, that say something else than a fact in one
+// number.
+var smiWords = []string{
+	"gpu_info", "index", "xid_errors_total", "xid_last_timestamp_seconds", "compute_apps", "compute_app_info", "compute_app_used_memory_bytes", "mig_info",
+	"last_collect_success", "command_exit_code", "nvml_return_code", "last_collect_success_timestamp_seconds", "compute_apps_last_collect_success",
+}
+
 // smi reads a page of nvidia_gpu_exporter.
 type smi struct {
 	facts, ofInstances map[string]fact
@@ -120,8 +127,6 @@ type migFact struct {
 	fact  fact
 	value float64
 }
-
-func newSMI() *smi { return &smi{facts: smiFacts(), ofInstances: smiInstanceFacts()} }
 
 func (c *smi) begin(now time.Time) {
 	*c = smi{facts: c.facts, ofInstances: c.ofInstances, board: newBoard(), now: now}

@@ -98,3 +98,29 @@ var (
 	ReaderBytes = row(Def{Entity: Reader, Kind: Counter, Name: "vigil_kubernetes_list_bytes_total",
 		Help: "Bytes of lists of the kind that were read, before compression."})
 )
+
+// The closed dimensions of what the role makes of series.
+var (
+	FleetNodeState = &Dimension{Label: "state", Values: []string{"agent", "exporters", "silent", "other"}}
+	SampleOutcome  = &Dimension{Label: "outcome", Values: []string{"taken", "duplicate", "out_of_order", "future"}}
+	SeriesRefusal  = &Dimension{Label: "reason", Values: []string{"unwanted", "no_node", "series_limit", "node_limit"}}
+)
+
+// Rows of the one cluster role: the nodes that it sees through the series of a
+// Prometheus.
+var (
+	FleetNodes = row(Def{Entity: Role, Name: "vigil_fleet_nodes", Dim: FleetNodeState,
+		Help: "Nodes of which there are series: of those that an agent speaks for, and those that other exporters tell of, there are snapshots. From a silent one nothing has come for the lookback; other ones have neither GPUs nor inference servers."})
+	FleetGPUs = row(Def{Entity: Role, Name: "vigil_fleet_gpus",
+		Help: "GPUs of the nodes of which there are snapshots."})
+	FleetSeries = row(Def{Entity: Role, Name: "vigil_fleet_series",
+		Help: "Series that are kept."})
+	FleetSamples = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_samples_total", Dim: SampleOutcome,
+		Help: "Samples that came. duplicate and out_of_order are not newer than the series' last, future ones are more than a minute ahead: they are dropped."})
+	FleetSeriesRefused = row(Def{Entity: Role, Kind: Counter, Sparse: true, Name: "vigil_fleet_series_refused_total", Dim: SeriesRefusal,
+		Help: "Times that a series was not taken: unwanted (no reader knows its name), no_node (nothing names the node that it is of), series_limit, node_limit."})
+	FleetStrangers = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_duplicate_gpus_total",
+		Help: "Times that a GPU was left out of a node's snapshot because another node has it: one machine goes by two names."})
+	FleetUnreadable = row(Def{Entity: Role, Kind: Counter, Sparse: true, Name: "vigil_fleet_unreadable_total", Labels: []string{"source", "reason"},
+		Help: "Times that nothing could be made of a target's series, by source and reason: those of vigil_source_page_failures_total."})
+)

@@ -38,7 +38,7 @@ func (k Kind) String() string {
 // readings, one column (or, with a closed dimension, several) for each row.
 type Entity uint8
 
-// The entities. Agent and Finding rows have no vector: their samples come from
+// The entities. Agent, Role and Finding rows have no vector: their samples come from
 // the agent's own counters and from the detector engine.
 const (
 	Node Entity = iota
@@ -65,6 +65,7 @@ const (
 	Scaler    // an autoscaler of something that has GPUs
 	Scheduler // a scheduler that is asked
 	Reader    // a kind of objects that is read from the API server
+	Role      // the one cluster role itself, in what it makes of many nodes
 	entities
 )
 
@@ -93,9 +94,10 @@ var entityLabels = [entities][]string{
 	Scaler:    {"kind", "namespace", "autoscaler"},
 	Scheduler: {"scheduler"},
 	Reader:    {"resource"},
+	Role:      {},
 }
 
-var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "latency", "target", "xid", "link", "workload", "account", "interface", "source", "agent", "finding", "option", "job", "queue", "waiting", "pool", "resource", "scaler", "scheduler", "reader"}
+var entityNames = [entities]string{"node", "gpu", "instance", "process", "endpoint", "latency", "target", "xid", "link", "workload", "account", "interface", "source", "agent", "finding", "option", "job", "queue", "waiting", "pool", "resource", "scaler", "scheduler", "reader", "role"}
 
 // String returns the entity's name in lower case.
 func (e Entity) String() string { return entityNames[e] }
