@@ -4,18 +4,14 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/series"
 )
 
-// Label is one label of a series.
-type Label struct{ Name, Value string }
-
-// Series is a series as an Assembler knows it.
-type Series struct{ _ int }
-
-// Assembler makes snapshots of samples. It is used from one goroutine at a time.
+// Assembler makes snapshots of samples, as *series.Assembler does. It is used from one
+// goroutine at a time.
 type Assembler interface {
-	Series(labels []Label) *Series
-	Add(s *Series, t time.Time, v float64)
+	Metrics() []string // names of those that something is made of
+	Series(labels []series.Label) *series.Series
+	Add(s *series.Series, t time.Time, v float64)
 	Snapshots(now time.Time) []*collector.Snapshot
-	Metrics() []string
 }

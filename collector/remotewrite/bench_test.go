@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"gpuvigil/collector/series"
 )
 
 // gpuSeries are 60 series of one GPU as dcgm-exporter and Kubernetes label them.
@@ -69,7 +71,7 @@ func BenchmarkRequest(b *testing.B) {
 // silent is an assembler that does nothing.
 type silent struct{ *book }
 
-func (silent) Add(*Series, time.Time, float64) {}
+func (silent) Add(*series.Series, time.Time, float64) {}
 
 // BenchmarkCut cuts 600,000 samples, those of 10,000 GPUs, that came in no order.
 func BenchmarkCut(b *testing.B) {

@@ -1,11 +1,13 @@
 package remotewrite
 
+import "gpuvigil/collector/series"
+
 // entry is what is known of the labels behind a key.
 type entry struct {
-	reason string  // why the series is not taken; empty: it is
-	labels []Label // until the assembler has taken it
-	series *Series // nil: the assembler has not
-	again  uint64  // the cut at which it is asked for again
+	reason string         // why the series is not taken; empty: it is
+	labels []series.Label // until the assembler has taken it
+	series *series.Series // nil: the assembler has not
+	again  uint64         // the cut at which it is asked for again
 }
 
 // unwanted stands for all series of which nothing is made. They are most of what a

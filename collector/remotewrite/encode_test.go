@@ -10,18 +10,19 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/series"
 )
 
 // sent is a series as a test sends it.
 type sent struct {
-	labels  []Label
+	labels  []series.Label
 	samples []sample
 }
 
-func named(name string, more ...string) []Label {
-	labels := []Label{{nameLabel, name}}
+func named(name string, more ...string) []series.Label {
+	labels := []series.Label{{Name: nameLabel, Value: name}}
 	for i := 0; i < len(more); i += 2 {
-		labels = append(labels, Label{more[i], more[i+1]})
+		labels = append(labels, series.Label{Name: more[i], Value: more[i+1]})
 	}
 	return labels
 }
@@ -79,18 +80,18 @@ func packed(m []byte) []byte { return snappy.Encode(nil, m) }
 type book struct {
 	names []string
 	lines []string
-	of    map[*Series]string
-	by    map[string]*Series
+	of    map[*series.Series]string
+	by    map[string]*series.Series
 	full  bool // it takes no new series
 }
 
 func newBook(names ...string) *book {
-	return &book{names: names, of: map[*Series]string{}, by: map[string]*Series{}}
+	return &book{names: names, of: map[*series.Series]string{}, by: map[string]*series.Series{}}
 }
 
 func (b *book) Metrics() []string { return b.names }
 
-func (b *book) Series(labels []Label) *Series {
+func (b *book) Series(labels []series.Label) *series.Series {
 	text := ""
 	for _, l := range labels {
 		text += l.Name + "=" + l.Value + " "
@@ -98,12 +99,12 @@ func (b *book) Series(labels []Label) *Series {
 	if s := b.by[text]; s != nil || b.full {
 		return s
 	}
-	s := &Series{1}
+	s := &series.Series{}
 	b.of[s], b.by[text] = text, s
 	return s
 }
 
-func (b *book) Add(s *Series, t time.Time, v float64) {
+func (b *book) Add(s *series.Series, t time.Time, v float64) {
 	b.lines = append(b.lines, b.of[s]+t.UTC().Format("15:04:05.000")+" "+number(v))
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"gpuvigil/collector/series"
+
 	"github.com/prometheus/client_golang/exp/api/remote"
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -64,12 +66,12 @@ func TestAnswers(t *testing.T) {
 	f(firstType, "snappy", packed(first(good, good, good, good, good, good)), 413, TooLarge, "5 series")
 	f(firstType, "snappy", packed(first(sent{named("up"), make([]sample, 7)})), 413, TooLarge, "6 samples")
 	f(secondType, "snappy", packed(bytes.Repeat(message(nil, 4, nil), 41)), 413, TooLarge, "40 symbols")
-	f(firstType, "snappy", packed(first(good, sent{[]Label{{"a", "b"}}, good.samples})), 400, Partly, "name")
+	f(firstType, "snappy", packed(first(good, sent{[]series.Label{{Name: "a", Value: "b"}}, good.samples})), 400, Partly, "name")
 	f(firstType, "snappy", packed(first(good, sent{named("up", "a", "b", "a", "c"), good.samples})), 400, Partly, "twice")
 	f(firstType, "snappy", packed(first(sent{named("up", "c", "", "a", "", "b", "", "c", ""), good.samples})), 400, Partly, "twice")
 	f(firstType, "snappy", packed(first(sent{named("up", "a", "\xff"), good.samples})), 400, Partly, "UTF-8")
 	f(firstType, "snappy", packed(first(sent{named("up", "a", strings.Repeat("x", maxLabelValue+1)), good.samples})), 400, Partly, "longer")
-	f(secondType, "snappy", packed(second(t, sent{make([]Label, maxLabels+1), good.samples})), 400, Partly, "128 labels")
+	f(secondType, "snappy", packed(second(t, sent{make([]series.Label, maxLabels+1), good.samples})), 400, Partly, "128 labels")
 }
 
 // The library that Prometheus' senders are made with reads what was written from the answer.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"gpuvigil/collector/series"
+
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -26,7 +28,7 @@ const (
 )
 
 // labels returns the labels of a series, and why they will not do.
-func (b *batch) labels(s *one) (labels []Label, reason string) {
+func (b *batch) labels(s *one) (labels []series.Label, reason string) {
 	ok := true
 	if b.second {
 		labels, ok = b.secondLabels(s)
@@ -40,7 +42,7 @@ func (b *batch) labels(s *one) (labels []Label, reason string) {
 }
 
 // firstLabels keeps all strings of the series in one.
-func (b *batch) firstLabels(s *one) (labels []Label, ok bool) {
+func (b *batch) firstLabels(s *one) (labels []series.Label, ok bool) {
 	var f, part field
 	var err error
 	text := string(b.data[s.at.from:s.at.to])
@@ -52,7 +54,7 @@ func (b *batch) firstLabels(s *one) (labels []Label, ok bool) {
 		if f.number != 1 {
 			continue
 		}
-		var l Label
+		var l series.Label
 		for in := f.at.from; in < f.at.to; {
 			if in, err = next(b.data, in, f.at.to, &part); err != nil {
 				return nil, false
@@ -71,7 +73,7 @@ func (b *batch) firstLabels(s *one) (labels []Label, ok bool) {
 	return labels, true
 }
 
-func (b *batch) secondLabels(s *one) (labels []Label, ok bool) {
+func (b *batch) secondLabels(s *one) (labels []series.Label, ok bool) {
 	var f field
 	var err error
 	var refs []uint64
@@ -91,13 +93,13 @@ func (b *batch) secondLabels(s *one) (labels []Label, ok bool) {
 	}
 	of := func(ref uint64) string { return string(b.data[b.symbols[ref].from:b.symbols[ref].to]) }
 	for i := 0; i < len(refs); i += 2 {
-		labels = append(labels, Label{of(refs[i]), of(refs[i+1])})
+		labels = append(labels, series.Label{Name: of(refs[i]), Value: of(refs[i+1])})
 	}
 	return labels, true
 }
 
 // checkLabels returns why the labels will not do; empty if they will.
-func checkLabels(labels []Label) string {
+func checkLabels(labels []series.Label) string {
 	if len(labels) > maxLabels {
 		return manyLabels
 	}
@@ -109,7 +111,7 @@ func checkLabels(labels []Label) string {
 			return manyLabels
 		case l.Name == "" || !utf8.ValidString(l.Name) || !utf8.ValidString(l.Value):
 			return badLabels
-		case !sorted && slices.ContainsFunc(labels[:i], func(o Label) bool { return o.Name == l.Name }):
+		case !sorted && slices.ContainsFunc(labels[:i], func(o series.Label) bool { return o.Name == l.Name }):
 			return badLabels
 		}
 		named = named || l.Name == nameLabel && l.Value != ""

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/series"
 )
 
 // Limits bound a request and what is kept of all. Of one that is zero the default counts.
@@ -155,7 +156,7 @@ func (r *Receiver) meet(b *batch, s *one) *entry {
 	labels, reason := b.labels(s)
 	e := &entry{reason: reason}
 	if reason == "" {
-		name := labels[slices.IndexFunc(labels, func(l Label) bool { return l.Name == nameLabel })].Value
+		name := labels[slices.IndexFunc(labels, func(l series.Label) bool { return l.Name == nameLabel })].Value
 		if e.labels = labels; !r.names[name] {
 			e = unwanted
 		}

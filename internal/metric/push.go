@@ -24,17 +24,17 @@ var (
 
 // Rows of what the one cluster role is sent by remote write.
 var (
-	WriteRequests = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_remote_write_requests_total", Labels: []string{"outcome"},
+	WriteRequests = row(Def{Entity: Role, Kind: Counter, Name: "vigil_remote_write_requests_total", Labels: []string{"outcome"},
 		Help: "Requests to write that were received, by outcome: taken; partly (some series will not do, the rest is taken); malformed, unsupported (compressed in another way), too_large and unreadable, which senders do not repeat; busy, which they do."})
-	WriteBytes = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_remote_write_received_bytes_total",
+	WriteBytes = row(Def{Entity: Role, Kind: Counter, Name: "vigil_remote_write_received_bytes_total",
 		Help: "Bytes of those requests as they were sent."})
-	WriteSamples = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_remote_write_samples_total", Labels: []string{"fate"},
+	WriteSamples = row(Def{Entity: Role, Kind: Counter, Name: "vigil_remote_write_samples_total", Labels: []string{"fate"},
 		Help: "Samples that were received, by fate: taken; late (taken, but after the snapshot that they should have been in); unwanted (nothing is made of their metric); old and ahead (their time is too far from now); unplaced (of no node, or beyond a limit of series or nodes); " +
 			"labels (not well formed), no_name, label_limits; histogram (native ones are not read); exemplar."})
-	WritePending = row(Def{Entity: Agent, Name: "vigil_remote_write_pending_samples",
+	WritePending = row(Def{Entity: Role, Name: "vigil_remote_write_pending_samples",
 		Help: "Samples that wait for the next snapshots."})
-	WriteKnown = row(Def{Entity: Agent, Name: "vigil_remote_write_known_series",
+	WriteKnown = row(Def{Entity: Role, Name: "vigil_remote_write_known_series",
 		Help: "Series whose labels need not be read again, the unwanted among them."})
-	WriteCut = row(Def{Entity: Agent, Name: "vigil_remote_write_cut_seconds",
+	WriteCut = row(Def{Entity: Role, Name: "vigil_remote_write_cut_seconds",
 		Help: "How long it took to make the last snapshots of what was received."})
 )
