@@ -33,7 +33,7 @@ func (a *Assembler) newReader(n *node, s *slot) reader {
 }
 
 // url is where the page is taken to be: the path is in no series.
-func (t *target) url() string { return "http://" + t.key.instance + "/metrics" }
+func (p *target) url() string { return "http://" + p.key.instance + "/metrics" }
 
 type nodeReader struct{ *scrape.NodeReader }
 

@@ -44,7 +44,7 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// DefaultNodeLabels are the labels by which exporters and relabelling name nodes.
+// defaultNodeLabels are the labels by which exporters and relabelling name nodes.
 var defaultNodeLabels = []string{"node", "nodename", "kubernetes_node", "Hostname", "hostname", "exported_node"}
 
 // replica is also a label of Ray Serve's own, which no Prometheus has put there.
@@ -120,10 +120,9 @@ func New(cfg Config) *Assembler {
 // Metrics returns the names of all metrics that something is made of, in order.
 func (a *Assembler) Metrics() []string { return a.vocab.all() }
 
-// Series returns the series with the labels, in any order; the strings are not kept as
-// they are, so that they may be parts of an answer. It is nil, and counted by reason, if nobody wants the series or
-// there are too many. It stays good while the Assembler does: after a long silence its
-// first sample only costs a little more.
+// Series returns the series with the labels, in any order; they are copied. It is nil,
+// and counted by reason, if nobody wants the series or there are too many. It stays good
+// while the Assembler does: after a long silence its samples only cost a little more.
 func (a *Assembler) Series(labels []Label) *Series {
 	var metric string
 	for i := range labels {

@@ -16,8 +16,9 @@ import (
 const ahead = time.Minute
 
 // Snapshots returns a snapshot of each node with GPUs, inference servers or an agent,
-// by name, as of now, which is not before the samples so far. A node from which nothing has come for the lookback is left
-// out. A page of which nothing new has come is not read again: its readings grow old.
+// by name, as of now, which is not before the samples so far. A node from which nothing
+// has come for the lookback is left out. A page of which nothing new has come is not read
+// again: its readings grow old.
 func (a *Assembler) Snapshots(now time.Time) []*collector.Snapshot {
 	from := now.Add(-a.cfg.Lookback).UnixMilli()
 	if now.Sub(a.swept) >= a.cfg.Lookback || now.Before(a.swept) {

@@ -20,8 +20,6 @@ const (
 	kinds
 )
 
-var kindNames = [kinds]string{"node_exporter", "gpu_exporter", "inference", "agent", "kube_state_metrics"}
-
 // name is a metric's name that something is made of.
 type name struct {
 	text []byte
