@@ -80,20 +80,23 @@ func TestPushThroughOutageAndKill(t *testing.T) {
 			}
 			return err
 		})
-		if err := arrived(15)(); err != nil {
-			t.Error(err)
-		}
-		got, err := e.samples(t.Context(), series)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := 1; i < len(got); i++ {
-			from, to := got[i-1].Timestamp.Time(), got[i].Timestamp.Time()
-			dead := from.After(killed.Add(-noGap)) && to.Before(started.Add(noGap))
-			if to.Sub(from) > noGap && !dead {
-				t.Errorf("nothing is known from %v to %v, though an agent ran; it was killed at %v", from, to, killed)
+		eventually(t, "nothing is missing", func() error {
+			got, err := e.samples(t.Context(), series)
+			if err == nil && len(got) < 15 {
+				err = fmt.Errorf("%d samples are there", len(got))
 			}
-		}
+			if err != nil {
+				return err
+			}
+			for i := 1; i < len(got); i++ {
+				from, to := got[i-1].Timestamp.Time(), got[i].Timestamp.Time()
+				dead := from.After(killed.Add(-noGap)) && to.Before(started.Add(noGap))
+				if to.Sub(from) > noGap && !dead {
+					return fmt.Errorf("nothing is known from %v to %v, though an agent ran; it was killed at %v", from, to, killed)
+				}
+			}
+			return nil
+		})
 		for _, reason := range metric.PushLosses {
 			if n, err := a.number(metric.PushLost.Series(reason)); err == nil { // it is there from the first lost sample on
 				t.Errorf("%v samples are counted as lost: %s", n, reason)
