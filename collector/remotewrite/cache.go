@@ -29,6 +29,7 @@ func (c *cache) get(k key) *entry {
 	e := c.now[k]
 	if e == nil {
 		if e = c.before[k]; e != nil {
+			delete(c.before, k)
 			c.put(k, e)
 		}
 	}
