@@ -25,12 +25,12 @@ const maxSaid = 300
 
 // post sends one request. again reports whether the same may be taken another time, and
 // after, if it is not 0, when the receiver wants it.
-func (p *Pusher) post(ctx context.Context, r *record) (err error, again bool, after time.Duration) {
+func (p *Pusher) post(ctx context.Context, r *record) (again bool, after time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.cfg.URL, bytes.NewReader(r.payload))
 	if err != nil {
-		return errors.New("the URL does not parse (not shown, it may hold a password)"), true, 0
+		return true, 0, errors.New("the URL does not parse (not shown, it may hold a password)")
 	}
 	for name, value := range p.cfg.Headers {
 		req.Header.Set(name, value)
@@ -47,7 +47,7 @@ func (p *Pusher) post(ctx context.Context, r *record) (err error, again bool, af
 	}
 	if p.cfg.Authorize != nil {
 		if err := p.cfg.Authorize(req); err != nil {
-			return err, true, 0
+			return true, 0, err
 		}
 	}
 	resp, err := p.cfg.Client.Do(req)
@@ -56,18 +56,19 @@ func (p *Pusher) post(ctx context.Context, r *record) (err error, again bool, af
 		if errors.As(err, &u) {
 			err = u.Err // the rest of it repeats the URL
 		}
-		return err, true, 0
+		return true, 0, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if resp.StatusCode/100 == 2 {
-		return nil, false, 0
+		return false, 0, nil
 	}
+	again, after = comesAgain(resp.StatusCode), retryAfter(resp.Header)
 	said := strings.TrimSpace(string(body))
 	if err != nil || said == "" {
-		return fmt.Errorf("it answers %s", resp.Status), comesAgain(resp.StatusCode), retryAfter(resp.Header)
+		return again, after, fmt.Errorf("it answers %s", resp.Status)
 	}
-	return fmt.Errorf("it answers %s: %s", resp.Status, text.Clean(said, maxSaid)), comesAgain(resp.StatusCode), retryAfter(resp.Header)
+	return again, after, fmt.Errorf("it answers %s: %s", resp.Status, text.Clean(said, maxSaid))
 }
 
 // comesAgain reports whether what was answered so may be taken another time. Of what is

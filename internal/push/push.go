@@ -160,7 +160,7 @@ func (p *Pusher) send(ctx context.Context, b *buffer) {
 			b.done(t)
 			continue
 		}
-		err, again, after := p.post(ctx, t.record)
+		again, after, err := p.post(ctx, t.record)
 		p.count(err, again, t.samples)
 		switch {
 		case err == nil:
