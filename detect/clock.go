@@ -49,7 +49,7 @@ func (e *Engine) shift(by time.Duration) {
 	for _, w := range e.watchers {
 		for _, t := range w.order {
 			t.Finding.shift(by)
-			shift(by, &t.ended)
+			shift(by, &t.ended, &t.flipped)
 			shiftAll(by, t.comebacks)
 		}
 		shiftAll(by, w.seenAt)
@@ -60,6 +60,7 @@ func (e *Engine) shift(by time.Duration) {
 			in.Members[i].shift(by)
 		}
 	}
+	e.flips.shift(by)
 	for i := range e.finished {
 		e.finished[i].shift(by)
 	}

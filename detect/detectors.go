@@ -13,6 +13,7 @@ import (
 type DetectorConfig struct {
 	Saturated   SaturatedConfig
 	Idle        IdleConfig
+	Throttled   ThrottledConfig
 	Version     VersionConfig
 	Mismatch    MismatchConfig
 	Sharing     SharingConfig
@@ -44,7 +45,7 @@ func Detectors(cfg DetectorConfig) []Detector {
 		NewQueueing(saturated),
 		NewUnusualUse(),
 		NewIdle(cfg.Idle),
-		NewThrottled(judge),
+		NewThrottled(cfg.Throttled, judge),
 		NewHotGPU(),
 		NewMemoryLeak(),
 		NewStraggler(),

@@ -43,6 +43,7 @@ type Config struct {
 	Settings    map[rules.ID]Setting
 	MaxFindings int // per rule, pending and firing together; 0 means 512
 	Budget      Budget
+	NoHistory   bool // readings are not kept for six hours: whoever shows them has them elsewhere
 }
 
 // Engine runs detectors over snapshots and owns the life of the findings.
@@ -68,10 +69,12 @@ type Engine struct {
 	resumed   time.Time           // since when snapshots have come without a long pause
 	changed   bool                // the view has to be rebuilt
 	gpus      int                 // the most that were seen
+	among     int                 // of how many those are, see Among
 	state     nodeState
 	events    eventLog
 	history   history
 	incidents incidents
+	flips     flips
 	finished  []Finding                    // resolved in the last day, oldest first
 	parked    map[rules.ID]json.RawMessage // state of detectors that do not run now
 	records   map[rules.ID]record          // and of their rules
@@ -101,7 +104,10 @@ func NewEngine(cfg Config, detectors []Detector) *Engine {
 		}
 	}
 	e.link(detectors)
-	e.history = newHistory(e.watchers)
+	e.flips = newFlips(e.watchers)
+	if !cfg.NoHistory {
+		e.history = newHistory(e.watchers)
+	}
 	e.publish()
 	return e
 }
@@ -122,6 +128,7 @@ func (e *Engine) Observe(s *collector.Snapshot) []Incident {
 	for _, w := range e.watchers {
 		e.run(w, s)
 	}
+	e.flip(s)
 	for _, w := range e.watchers {
 		e.company(w)
 		e.settle(w)

@@ -57,7 +57,8 @@ const (
 // HotGPU watches for a GPU that is hotter than its load explains. For each it learns how
 // its temperature follows from its own power and from that of the others on the node, which
 // warm the air that it gets. What is left is compared with what is left of the others of
-// its model: what all have in common is the node's, its air or its fans.
+// its model: what all have in common is the node's, its air or its fans. Beside that it
+// compares what those draw that do the same work.
 type HotGPU struct {
 	minute minutes
 	moved  time.Duration // by how much the clock was set in all: see MemoryLeak
@@ -73,6 +74,7 @@ type heat struct {
 	Steady  int                `json:"steady"` // minutes
 	Seen    time.Time          `json:"seen"`
 	Sensors [hotSensors]sensor `json:"sensors"`
+	Draw    draw               `json:"draw,omitzero"`
 
 	at           time.Time // of the newest reading
 	power, limit meanOf
@@ -135,6 +137,7 @@ func (d *HotGPU) add(s *collector.Snapshot, g *collector.GPU) {
 		return
 	}
 	h.at, h.Seen = at, at
+	h.Draw.add(g)
 	h.power.add(g.Value(metric.PowerDraw))
 	h.limit.add(g.Value(metric.PowerLimit))
 	h.Sensors[0].mean.add(g.Value(metric.Temperature))
@@ -161,6 +164,7 @@ func (d *HotGPU) judge(s *collector.Snapshot, report func(Observation)) {
 	for i := range s.GPUs {
 		if h := d.gpus[s.GPUs[i].UUID]; h != nil {
 			h.settle(&s.GPUs[i])
+			h.Draw.settle(&s.GPUs[i])
 		}
 	}
 	for i := range s.GPUs {
@@ -178,6 +182,7 @@ func (d *HotGPU) judge(s *collector.Snapshot, report func(Observation)) {
 		for k := range h.Sensors {
 			d.compare(s, i, k)
 		}
+		d.comparePower(s, i)
 		if h.Sensors[0].wellKnown {
 			judged++
 		}
@@ -189,6 +194,7 @@ func (d *HotGPU) judge(s *collector.Snapshot, report func(Observation)) {
 	for i := range s.GPUs {
 		if h := d.gpus[s.GPUs[i].UUID]; h != nil && h.fresh {
 			d.tell(s, &s.GPUs[i], h, together, report)
+			d.tellPower(&s.GPUs[i], h, report)
 		}
 	}
 	if judged >= 2 {

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -34,7 +35,8 @@ type tracked struct {
 	comebacks []time.Time // when the condition came back within the flap window
 	worse     bool        // its severity rose since the incident was last told
 	incident  *incident
-	member    int // position among the incident's members
+	member    int       // position among the incident's members
+	flipped   time.Time // when a statistical condition last began, or that of a finding ended
 }
 
 // open starts to track a condition; nil if the rule has reached its limit.
@@ -74,6 +76,9 @@ func (e *Engine) weigh(w *watcher, t *tracked, o *Observation) {
 	}
 	t.LastSeen, t.Score, t.turn = e.now, o.Score, e.turn
 	if o.Score < 1 {
+		if t.holds && t.State == Firing && t.Surprise > 0 {
+			t.flipped = e.now
+		}
 		t.holds = false
 		return
 	}
@@ -85,6 +90,9 @@ func (e *Engine) weigh(w *watcher, t *tracked, o *Observation) {
 	if t.State == Resolved {
 		e.begin(t, o)
 		w.record.Onsets += onset(t)
+		if o.Surprise > 0 && !t.holds { // one that was hidden goes on
+			t.flipped = e.now
+		}
 	}
 	t.holds, t.LastTrue = true, e.now
 	t.Count++
@@ -112,7 +120,7 @@ func (e *Engine) begin(t *tracked, o *Observation) {
 	t.Finding = Finding{
 		Rule: t.Rule, Subject: t.Subject, Cause: t.Cause, State: Pending,
 		Since: since, LastSeen: e.now, Score: o.Score, Flaps: t.Flaps,
-		Node: e.node(), GPUIndex: -1, Simulated: e.snapshot.Simulated,
+		Node: cmp.Or(o.Node, e.node()), GPUIndex: -1, Simulated: e.snapshot.Simulated,
 		Before: e.events.before(since, o, e.snapshot),
 	}
 	t.worse, t.incident = false, nil
@@ -175,7 +183,7 @@ func (e *Engine) advance(w *watcher, t *tracked) {
 		switch {
 		case !t.holds || e.unseen(t) > longPause:
 			e.withdraw(t)
-		case e.now.Sub(t.Since) >= w.wait && e.now.Sub(t.LastSeen) <= lately && !w.hidden(t) && e.affordable(t):
+		case e.now.Sub(t.Since) >= w.wait && e.now.Sub(t.LastSeen) <= lately && !w.hidden(t) && !e.flips.withholds(t, e.now) && e.affordable(t):
 			e.fire(w, t)
 		}
 	case Firing:

@@ -24,7 +24,13 @@ const (
 	// A growth matters that fills what there is within leakSoon and has come so far …
 	leakOfLimit = 0.05
 	leakOfLevel = 0.25 // … or that has grown by so much of where it began, and …
-	leakLeast   = 0.01 // … by so much of what there is.
+	leakLeast   = 0.01 // … by so much of what there is,
+	leakFiles   = 100  // if these are files, by as many.
+
+	// What is open follows the traffic of the day. Until a day of it is known, only
+	// what comes to its limit soon is told.
+	filesKnown = 24 * time.Hour
+	filesSoon  = 4 * time.Hour
 
 	kvYoung   = 30      // minutes, after which it is known what a request takes of a KV cache
 	kvMemory  = 24 * 60 // minutes that this is learned over
@@ -37,11 +43,12 @@ const (
 	gpuMemory  = "gpu_memory"
 	hostMemory = "host_memory"
 	kvCache    = "kv_cache"
+	openFiles  = "open_files"
 )
 
-// MemoryLeak watches for memory that grows steadily and does not come back: of each
-// owner on each GPU and in the host, and of what an inference server's KV cache holds
-// beside that of the requests that run. It says when that is full.
+// MemoryLeak watches for what grows steadily and does not come back: memory of each
+// owner on each GPU and in the host, its open files, and what an inference server's KV
+// cache holds beside that of the requests that run. It says when that is full.
 type MemoryLeak struct {
 	series map[leakOf]*leakSeries
 	order  []*leakSeries // as first seen
@@ -70,6 +77,7 @@ type leakSeries struct {
 	leak    *stream.Leak
 	first   processID // the oldest process that it is of
 	made    time.Time // when it was first seen
+	known   time.Time // when it, or what it inherits from, was
 	at      time.Time // of the newest sample
 	since   time.Time // since when it has grown like a leak; zero: it does not
 	last    time.Time // when it last did
@@ -150,7 +158,7 @@ func (d *MemoryLeak) get(of leakOf) *leakSeries {
 			return nil
 		}
 		w = newLeakSeries(of)
-		w.made = d.now
+		w.made, w.known = d.now, d.now
 		d.inherit(w)
 		d.series[of] = w
 		d.order = append(d.order, w)
@@ -179,7 +187,7 @@ func (d *MemoryLeak) inherit(w *leakSeries) {
 	}
 	for _, o := range slices.Backward(d.order) {
 		if o.of.Cause == w.of.Cause && o.of.Owner != w.of.Owner && d.now.Sub(o.seen()) > leakFresh && classOf(o.of.Owner, nil) == classOf(w.of.Owner, nil) {
-			*w.leak = *o.leak
+			*w.leak, w.known = *o.leak, o.known
 			w.leak.Restart()
 			return
 		}
@@ -264,16 +272,29 @@ func free(s *collector.Snapshot, g *collector.GPU, mig string) float64 {
 	return math.NaN()
 }
 
+// addWorkload takes up what an owner has of the host: memory, and open files.
 func (d *MemoryLeak) addWorkload(s *collector.Snapshot, l *collector.Workload) {
-	used := l.Value(metric.WorkloadMemory)
-	if math.IsNaN(used) || l.Owner.Kind == "" {
+	if l.Owner.Kind == "" {
 		return
 	}
+	used := l.Value(metric.WorkloadMemory)
 	if shmem := l.ValueAt(metric.WorkloadMemory, 1); shmem > 0 {
 		used += shmem
 	}
+	limit := used + s.Node.Value(metric.HostMemoryAvailable)
+	if own := l.Value(metric.WorkloadMemoryLimit); own > 0 && !(limit < own) {
+		limit = own
+	}
+	d.addHost(s, l, hostMemory, used, limit)
+	d.addHost(s, l, openFiles, l.Value(metric.WorkloadOpenFiles), l.Value(metric.WorkloadOpenFilesLimit))
+}
+
+func (d *MemoryLeak) addHost(s *collector.Snapshot, l *collector.Workload, cause string, used, limit float64) {
+	if math.IsNaN(used) {
+		return
+	}
 	at := l.SampledAt(metric.Slow)
-	w := d.get(leakOf{Owner: l.Owner, Cause: hostMemory})
+	w := d.get(leakOf{Owner: l.Owner, Cause: cause})
 	if w == nil || at.Equal(w.at) {
 		return
 	}
@@ -284,11 +305,7 @@ func (d *MemoryLeak) addWorkload(s *collector.Snapshot, l *collector.Workload) {
 			w.oldest = id
 		}
 	}
-	w.turn = d.turn
-	w.limit = used + s.Node.Value(metric.HostMemoryAvailable)
-	if limit := l.Value(metric.WorkloadMemoryLimit); limit > 0 && !(w.limit < limit) {
-		w.limit = limit
-	}
+	w.turn, w.limit = d.turn, limit
 	d.take(w, at, used)
 }
 
@@ -341,13 +358,19 @@ func (d *MemoryLeak) take(w *leakSeries, at time.Time, x float64) {
 
 // matters reports whether anybody has to know of a growth: noise and habits can grow
 // as steadily as a leak, but not for long.
-func (w *leakSeries) matters(likely time.Duration) bool {
+func (w *leakSeries) matters(likely time.Duration, now time.Time) bool {
 	grown, whole := w.leak.Growth().Level-w.from, w.limit
 	if w.of.Cause == kvCache {
 		whole = 1
 	}
+	if w.of.Cause == openFiles && now.Sub(w.known) < filesKnown && likely > filesSoon {
+		return false
+	}
 	if likely < leakSoon && grown >= leakOfLimit*whole {
 		return true
+	}
+	if w.of.Cause == openFiles && grown < leakFiles {
+		return false
 	}
 	return w.of.Cause != kvCache && grown >= leakOfLevel*w.from && !(grown < leakLeast*whole)
 }

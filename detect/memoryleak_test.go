@@ -85,6 +85,11 @@ func TestMemoryLeakIsFound(t *testing.T) {
 		"in a host that does not tell what it has": {func(s *collector.Snapshot) {
 			workload(s, chat).SetAt(metric.WorkloadMemory, 0, growing(s))
 		}, "pod:nlp/chat", hostMemory, []string{"when it is full is not known"}, false, 6 * time.Hour},
+		"of files": {func(s *collector.Snapshot) {
+			l := workload(s, chat)
+			l.Set(metric.WorkloadOpenFiles, 300+math.Round(120*max(hoursSince(day, s.Time)-8, 0)+4*unsteady(s.Time, 5)))
+			l.Set(metric.WorkloadOpenFilesLimit, 1024)
+		}, "pod:nlp/chat", openFiles, []string{"open files of a process of pod nlp/chat grows by ", " files an hour since ", " files), at its limit of 1024 in "}, true, 150 * time.Minute},
 		"of a KV cache": {func(s *collector.Snapshot) {
 			e := endpoint(s, "GPU-0")
 			running := 8 + 4*math.Sin(hoursSince(day, s.Time)/4)
@@ -115,6 +120,28 @@ func TestMemoryLeakIsFound(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is open follows the traffic: what grows slowly is told once a day of it is known.
+func TestFilesThatLeakSlowly(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit float64
+		seen  string
+	}{"far from their limit": {1 << 20, "at its limit of 1048576 in "}, "without a limit": {math.NaN(), "; it has no limit"}} {
+		st := newStage(t, DetectorConfig{}, time.Minute)
+		st.set = func(s *collector.Snapshot) {
+			l := workload(s, chat)
+			l.Set(metric.WorkloadOpenFiles, 4000+math.Round(500*max(hoursSince(day, s.Time)-8, 0)))
+			l.Set(metric.WorkloadOpenFilesLimit, c.limit)
+		}
+		st.run(20 * time.Hour)
+		st.silent("a growth of files in the first day")
+		st.run(50 * time.Hour)
+		f := st.finding(rules.IDMemoryLeak, "pod:nlp/chat")
+		if f == nil || f.Cause != openFiles || f.Severity != rules.Info || !strings.Contains(f.Evidence.Seen, c.seen) {
+			t.Errorf("%s: two days into a growth of 500 files an hour it is %+v", name, f)
+		}
 	}
 }
 
@@ -187,6 +214,21 @@ func TestMemoryLeakLookAlikes(t *testing.T) {
 			running := 12 + math.Round(4*unsteady(s.Time, 4))
 			e.Set(metric.RequestsRunning, max(running, 1))
 			e.Set(metric.KVCacheUsage, min(1, max(running, 1)*(0.032+0.002*min(h/12, 1))))
+		},
+		"connections that follow the traffic of the day": func(s *collector.Snapshot) {
+			l := workload(s, chat)
+			l.Set(metric.WorkloadOpenFiles, math.Round(400+250*math.Sin(hoursSince(day, s.Time)*math.Pi/12)+15*unsteady(s.Time, 6)))
+			l.Set(metric.WorkloadOpenFilesLimit, 1024)
+		},
+		"a pool of connections that fills": func(s *collector.Snapshot) {
+			l := workload(s, chat)
+			l.Set(metric.WorkloadOpenFiles, math.Round(100+min(hoursSince(day, s.Time)*100, 200)))
+			l.Set(metric.WorkloadOpenFilesLimit, 1024)
+		},
+		"some files more each hour, of many": func(s *collector.Snapshot) {
+			l := workload(s, chat)
+			l.Set(metric.WorkloadOpenFiles, math.Round(60+hoursSince(day, s.Time)))
+			l.Set(metric.WorkloadOpenFilesLimit, 1<<20)
 		},
 		"the page cache beside memory that does not grow": func(s *collector.Snapshot) {
 			l := workload(s, chat)

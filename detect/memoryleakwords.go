@@ -47,7 +47,7 @@ func (d *MemoryLeak) tell(s *collector.Snapshot, w *leakSeries, report func(Obse
 		o.Score = 0.9 // a false one is over by then
 	}
 	soonest, likely, latest := g.Until(w.limit, d.now.Add(-d.moved))
-	if o.Score >= 1 && !w.matters(likely) {
+	if o.Score >= 1 && !w.matters(likely, d.now) {
 		o.Score = 0.9
 	}
 	if o.Score >= 1 {
@@ -68,24 +68,37 @@ func (d *MemoryLeak) evidence(s *collector.Snapshot, w *leakSeries, g stream.Gro
 	began := g.At.Add(d.moved - g.Over)
 	what, title, unit := w.words(s)
 	seen := fmt.Sprintf("%s grows by %s an hour since %s (from %s to %s)", what, unit(3600*g.PerSecond), timeOf(began, d.now), unit(g.Level-g.Rise), unit(w.level))
-	switch {
-	case math.IsNaN(w.limit):
-		seen += "; when it is full is not known"
-	case likely > 365*24*time.Hour:
-		seen += ", not full within a year"
-	default:
-		seen += ", full in " + rangeOf(soonest, likely, latest)
-	}
+	seen += w.ends(soonest, likely, latest)
 	want := g.Level - g.Rise
 	ev := Evidence{
 		Title: title, Seen: seen, Expected: "no steady growth of " + percentOf(0.08) + " or more, from about " + unit(want),
 		Observed: w.level, Want: &want, Confidence: Likely,
 		Why: fmt.Sprintf("a trend over %s (Mann–Kendall z %s), for %s", span(g.Over), significant(g.Z, 2), span(d.now.Sub(w.since))),
 	}
+	if w.of.Cause == openFiles {
+		ev.Action = "See what it opens and does not close (ls -l /proc/PID/fd, as its user), and restart the workload before the limit: at it nothing can be opened any more, no connection either."
+	}
 	if w.surprise(d.now) >= 6.9 { // less than one in a thousand a week
 		ev.Confidence = VerySure
 	}
 	return ev
+}
+
+// ends says when there is no more to take.
+func (w *leakSeries) ends(soonest, likely, latest time.Duration) string {
+	files, full := w.of.Cause == openFiles, "full"
+	if files {
+		full = fmt.Sprintf("at its limit of %.0f", w.limit)
+	}
+	switch {
+	case math.IsNaN(w.limit) && files:
+		return "; it has no limit"
+	case math.IsNaN(w.limit):
+		return "; when it is full is not known"
+	case likely > 365*24*time.Hour:
+		return ", not " + full + " within a year"
+	}
+	return ", " + full + " in " + rangeOf(soonest, likely, latest)
 }
 
 // words says what a reading is, and how its values are written.
@@ -97,6 +110,8 @@ func (w *leakSeries) words(s *collector.Snapshot) (what, title string, unit func
 	switch w.of.Cause {
 	case kvCache:
 		return "KV cache of " + nameOf(w.of.Endpoint) + " beside that of its running requests", "KV cache leaks", func(x float64) string { return significant(100*x, 2) + " %" }
+	case openFiles:
+		return "open files of a process" + whose, "Open files leak", func(x float64) string { return significant(x, 3) + " files" }
 	case hostMemory:
 		return "host memory (anon and shmem)" + whose, "Host memory leaks", gibibytes
 	}
@@ -140,7 +155,7 @@ func (d *MemoryLeak) Shift(by time.Duration) {
 		d.lists[uuid] = at.Add(by)
 	}
 	for _, w := range d.order {
-		shift(by, &w.made, &w.at, &w.since, &w.last, &w.toldAt)
+		shift(by, &w.made, &w.known, &w.at, &w.since, &w.last, &w.toldAt)
 		w.minute.shift(by)
 		w.told = Evidence{} // it names times
 	}
@@ -155,6 +170,7 @@ type memoryLeakMemory struct {
 type leakMemory struct {
 	leakOf
 	First processID `json:"first,omitzero"`
+	Known time.Time `json:"known,omitzero"`
 	At    time.Time `json:"at"`
 	Since time.Time `json:"since,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
@@ -172,7 +188,7 @@ func (d *MemoryLeak) Save() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.Series = append(m.Series, leakMemory{w.of, w.first, w.at, w.since, w.last, w.from, w.level, w.kv.learned, packed})
+		m.Series = append(m.Series, leakMemory{w.of, w.first, w.known, w.at, w.since, w.last, w.from, w.level, w.kv.learned, packed})
 	}
 	return json.Marshal(m)
 }
@@ -190,7 +206,7 @@ func (d *MemoryLeak) Restore(data []byte) error {
 		if err := w.leak.UnmarshalBinary(k.Leak); err != nil {
 			return fmt.Errorf("its memory of %s of %s is damaged: %w", k.Cause, w.subject, err)
 		}
-		w.first, w.oldest, w.at, w.since, w.last, w.from, w.level = k.First, k.First, k.At, k.Since, k.Last, k.From, k.Level
+		w.first, w.oldest, w.known, w.at, w.since, w.last, w.from, w.level = k.First, k.First, k.Known, k.At, k.Since, k.Last, k.From, k.Level
 		w.kv.learned = k.KV
 		w.kv.learned.Minutes = max(0, min(k.KV.Minutes, kvMemory))
 		if w.subject.ID == "" || n.series[w.of] != nil {

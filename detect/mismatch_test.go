@@ -38,7 +38,7 @@ func newSoftStage(t *testing.T, cfg MismatchConfig, step time.Duration) *softSta
 				s.Node.Versions[i].Value = value
 			}
 		}
-		for _, c := range []string{"container_toolkit", "driver_library", "kernel_module"} {
+		for _, c := range []string{"container_toolkit", "driver_library", "fabric_manager", "kernel_module"} {
 			if v.node[c] != "" {
 				s.Node.Versions = append(s.Node.Versions, collector.Version{Component: c, Value: v.node[c]})
 			}
@@ -366,6 +366,36 @@ func TestPlannedUpgradeOfADriver(t *testing.T) {
 		}
 		if len(told) != 2 || told["driver"] != 1 || told["driver_library"] != 1 {
 			t.Errorf("at steps of %v a planned upgrade is told as %v, want the library that was installed and the driver that came", step, told)
+		}
+	}
+}
+
+func TestFabricManagerOfAnotherVersion(t *testing.T) {
+	joined := func(gpus []collector.GPU) {
+		for i := range gpus {
+			gpus[i].Set(metric.FabricState, 3)
+		}
+	}
+	for name, c := range map[string]struct {
+		manager string
+		gpus    func([]collector.GPU)
+		seen    string
+	}{
+		"the same":                           {"570.86", joined, ""},
+		"the same, as a package is numbered": {"570.86-1", joined, ""},
+		"another one":                        {"580.65", joined, "the fabric manager is 580.65, the driver 570.86, for "},
+		"another one without NVSwitches":     {"580.65", func([]collector.GPU) {}, ""},
+		"none":                               {"", joined, ""},
+		"one that does not tell":             {"unknown", joined, ""},
+	} {
+		v := newSoftStage(t, MismatchConfig{}, time.Minute)
+		v.gpus, v.node["fabric_manager"] = c.gpus, c.manager
+		v.run(25 * time.Minute)
+		v.none(name + ", within the time that an upgrade takes")
+		v.run(20 * time.Minute)
+		f := v.mismatch(fabricDiffers)
+		if c.seen == "" && f != nil || c.seen != "" && (f == nil || f.Severity != rules.Ticket || !strings.HasPrefix(f.Evidence.Seen, c.seen)) {
+			t.Errorf("a fabric manager that is %s gives %+v, want %q", name, f, c.seen)
 		}
 	}
 }

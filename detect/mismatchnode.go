@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gpuvigil/collector"
+	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
 
@@ -22,10 +23,17 @@ func (d *Mismatch) lookAtNode(s *collector.Snapshot) {
 			d.judge(s, of, collector.Owner{}, v.Component, strings.TrimSpace(value))
 		}
 	}
-	module, library := versionOf(s, "kernel_module"), versionOf(s, "driver_library")
+	module := versionOf(s, "kernel_module")
 	if module == "" {
 		module = versionOf(s, "driver")
 	}
+	d.lookAtLibrary(s, of, module)
+	d.lookAtFabric(s, of, module)
+}
+
+// lookAtLibrary compares the library that programs which start now load with the module.
+func (d *Mismatch) lookAtLibrary(s *collector.Snapshot, of Subject, module string) {
+	library := versionOf(s, "driver_library")
 	if library == "" {
 		// NVML's own version is that of CUDA's, and the driver's that it came with.
 		_, library, _ = strings.Cut(versionOf(s, "nvml"), ".")
@@ -43,6 +51,31 @@ func (d *Mismatch) lookAtNode(s *collector.Snapshot) {
 			Action: "Drain the node and reload the driver's modules, or boot it; until then no new program can use its GPUs.",
 		}
 	}
+}
+
+// lookAtFabric compares the fabric manager that is installed with the driver, on a node
+// whose GPUs have a fabric: elsewhere it does nothing, whatever its version.
+func (d *Mismatch) lookAtFabric(s *collector.Snapshot, of Subject, module string) {
+	manager := versionOf(s, "fabric_manager")
+	if order, ok := rules.CompareVersions(manager, module); !ok || order == 0 || !hasFabric(s) {
+		return
+	}
+	if c := d.find(s, of, fabricDiffers, module+" "+manager); c != nil {
+		c.wait, c.severity = reloadTakes, rules.Ticket
+		c.told = Evidence{
+			Title:    "Fabric manager and driver of different versions",
+			Seen:     fmt.Sprintf("the fabric manager is %s, the driver %s, for %s", manager, module, span(s.Time.Sub(c.Since))),
+			Expected: "the same version: another one does not start the NVSwitches, and programs fail with \"system not yet initialized\"", Observed: 2,
+			Confidence: Certain, Why: "the package manager tells of the one, the kernel of the other",
+			Action: "Install the fabric manager of the driver's version and restart nvidia-fabricmanager before the node is booted or its GPUs are reset.",
+		}
+	}
+}
+
+// hasFabric reports whether the GPUs are joined by NVSwitches, as far as anything tells:
+// they have a state in the fabric, or a switch has had an error.
+func hasFabric(s *collector.Snapshot) bool {
+	return len(s.SXids) > 0 || slices.ContainsFunc(s.GPUs, func(g collector.GPU) bool { return g.Value(metric.FabricState) > 0 })
 }
 
 func versionOf(s *collector.Snapshot, component string) string {

@@ -63,9 +63,10 @@ type tenant struct {
 	since  time.Time // it has used the device for real
 	last   time.Time // it did so last
 	seen   time.Time
-	memory float64 // of the newest list
-	sm     float64 // mean of the last minutes
-	alone  float64 // that mean when somebody joined it
+	given  time.Time // it had the device from a scheduler last
+	memory float64   // of the newest list
+	sm     float64   // mean of the last minutes
+	alone  float64   // that mean when somebody joined it
 	listed bool
 	mps    bool
 

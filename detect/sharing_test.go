@@ -368,3 +368,34 @@ func TestSharingSurvivesTheClockAndIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// A device that goes from one owner to the next is not used from outside: the list of
+// processes and what was given are not of one moment.
+func TestADeviceIsHandedOn(t *testing.T) {
+	for _, step := range []time.Duration{time.Second, time.Minute} {
+		for _, shared := range []bool{false, true} {
+			v := newSharedStage(t, DetectorConfig{}, step)
+			v.join(train, "python3", 8<<30, 0.9)
+			v.give(train, 0)
+			if shared {
+				v.give(sneak, 0)
+				v.join(sneak, "python3", 8<<30, 0.1)
+			}
+			v.run(time.Hour)
+			v.given = nil // while its processes are still listed
+			v.give(sneak, 0)
+			v.run(20 * time.Second)
+			v.processes = nil
+			v.join(sneak, "python3", 8<<30, 0.9)
+			v.run(20 * time.Minute)
+			v.none(fmt.Sprintf("a device went to the next owner, every %s, shared before: %v", step, shared))
+			v.join(train, "python3", 8<<30, 0.9)
+			v.run(time.Minute)
+			v.restart()
+			v.run(5 * time.Minute)
+			if f := v.cause(outsideAllocation); f == nil || f.Owner != train {
+				t.Errorf("every %s: who had it before uses it again, and is not told of: %v", step, f)
+			}
+		}
+	}
+}

@@ -27,6 +27,7 @@ type tenantState struct {
 	Since time.Time       `json:"since,omitzero"`
 	Last  time.Time       `json:"last,omitzero"`
 	Seen  time.Time       `json:"seen"`
+	Given time.Time       `json:"given,omitzero"`
 	SM    float64         `json:"sm"`
 	Alone float64         `json:"alone"`
 }
@@ -38,7 +39,7 @@ func (d *Sharing) Save() ([]byte, error) {
 		dev := d.devices[key]
 		out := deviceState{UUID: key.uuid, MIG: key.mig, At: dev.at, Dead: dev.dead}
 		for _, t := range dev.tenants {
-			out.Tenants = append(out.Tenants, tenantState{t.owner, t.since, t.last, t.seen, t.sm, t.alone})
+			out.Tenants = append(out.Tenants, tenantState{t.owner, t.since, t.last, t.seen, t.given, t.sm, t.alone})
 		}
 		s.Devices = append(s.Devices, out)
 	}
@@ -64,7 +65,7 @@ func (d *Sharing) Restore(data []byte) error {
 		dev := &device{at: in.At, dead: in.Dead}
 		for _, t := range in.Tenants {
 			if to := dev.tenant(t.Owner); to != nil {
-				to.since, to.last, to.seen, to.sm, to.alone = t.Since, t.Last, t.Seen, t.SM, t.Alone
+				to.since, to.last, to.seen, to.given, to.sm, to.alone = t.Since, t.Last, t.Seen, t.Given, t.SM, t.Alone
 			}
 		}
 		fresh.devices[key] = dev
@@ -83,7 +84,7 @@ func (d *Sharing) Shift(by time.Duration) {
 		shift(by, &dev.at, &dev.dead)
 		shiftAll(by, dev.toldAt[:])
 		for _, t := range dev.tenants {
-			shift(by, &t.since, &t.last, &t.seen)
+			shift(by, &t.since, &t.last, &t.seen, &t.given)
 		}
 	}
 }

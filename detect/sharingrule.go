@@ -34,6 +34,9 @@ func (d *Sharing) judge(s *collector.Snapshot, g *collector.GPU, key deviceKey, 
 		if t.since.IsZero() || dev.at.Sub(t.last) > sampleGap {
 			continue
 		}
+		if wasGiven(given, t.owner) {
+			t.given = s.Time
+		}
 		if outsider == nil && d.outside(s, g, given, t) {
 			outsider = t
 		}
@@ -146,7 +149,10 @@ func (d *Sharing) tell(s *collector.Snapshot, g *collector.GPU, key deviceKey, d
 		return
 	}
 	since := t.since
-	if cause == twoOwners && beside.since.After(since) {
+	switch {
+	case cause == outsideAllocation:
+		since = later(since, t.given) // who gives a device back is listed for a moment longer
+	case beside.since.After(since):
 		since, t, beside = beside.since, beside, t // who came last is the one that is told of
 	}
 	o.Owner, o.At, o.Severity = t.owner, since, rules.Ticket

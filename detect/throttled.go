@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	slowClock    = 0.92 // of the peers' median clock: at or below, a GPU is slower than they are
-	samePower    = 1.02 // times the peers' median: below, it draws no more than they do
-	sameLoad     = 0.1  // of utilization or SM activity: within, GPUs do the same
-	peersNeeded  = 3
-	loweredLimit = 0.98 // of the board's own limit: below, somebody or something has lowered it
+	slowClock     = 0.92 // of the peers' median clock: at or below, a GPU is slower than they are
+	samePower     = 1.02 // times the peers' median: below, it draws no more than they do
+	sameLoad      = 0.1  // of utilization or SM activity: within, GPUs do the same
+	peersNeeded   = 3
+	declaredLimit = 1.0  // watts that a limit may be off what the configuration says
+	loweredLimit  = 0.98 // of the board's own limit: below, somebody or something has lowered it
 )
 
 // The causes of rule throttled_gpu beside those of slowdownReasons.
@@ -25,9 +26,18 @@ const (
 	causeSlowClock = "slow_clock" // the clock is below that of peers at the same load
 )
 
+// ThrottledConfig is what the detector of rule throttled_gpu can be told. The zero value
+// works untouched.
+type ThrottledConfig struct {
+	// PowerLimits are the limits, in watts, that somebody set on purpose. Without any,
+	// one below the board's own is information, as nobody has said what is meant.
+	PowerLimits []float64
+}
+
 // Throttled watches for GPUs whose clocks are held down by what is no part of normal
 // work. The software power cap of a GPU at full power is one.
 type Throttled struct {
+	cfg    ThrottledConfig
 	judge  *Judge
 	told   map[string]*throttledWords
 	clocks []float64 // scratch
@@ -48,8 +58,8 @@ type throttledWords struct {
 }
 
 // NewThrottled returns the detector of rule throttled_gpu, which reads from the judge.
-func NewThrottled(j *Judge) *Throttled {
-	return &Throttled{judge: j, told: map[string]*throttledWords{}}
+func NewThrottled(cfg ThrottledConfig, j *Judge) *Throttled {
+	return &Throttled{cfg: cfg, judge: j, told: map[string]*throttledWords{}}
 }
 
 // Judge returns what the detector reads from.
@@ -84,9 +94,12 @@ func (d *Throttled) Observe(s *collector.Snapshot, report func(Observation)) {
 			}
 			words.report(r, &o, report)
 		}
-		o := about(g, causeLowLimit, lowLimit(g), rules.Info)
+		o := about(g, causeLowLimit, d.lowLimit(g), rules.Info)
+		if len(d.cfg.PowerLimits) > 0 {
+			o.Severity = rules.Ticket
+		}
 		if words.due(atLowLimit, &o, s.Time) {
-			words.told[atLowLimit] = sayLowLimit(g)
+			words.told[atLowLimit] = d.sayLowLimit(g)
 		}
 		words.report(atLowLimit, &o, report)
 		clock, peers, power := d.peers(s, g, st)
@@ -119,10 +132,10 @@ func (w *throttledWords) report(at int, o *Observation, report func(Observation)
 }
 
 // lowLimit returns how far the enforced limit is below the board's own; 1 and above is
-// clearly below.
-func lowLimit(g *collector.GPU) float64 {
+// clearly below. One that is declared is not.
+func (d *Throttled) lowLimit(g *collector.GPU) float64 {
 	limit, own := g.Value(metric.PowerLimit), g.Value(metric.PowerDefaultLimit)
-	if !(limit > 0 && own > 0) {
+	if !(limit > 0 && own > 0) || slices.ContainsFunc(d.cfg.PowerLimits, func(w float64) bool { return math.Abs(w-limit) <= declaredLimit }) {
 		return 0
 	}
 	return loweredLimit * own / limit
@@ -205,12 +218,16 @@ var (
 
 func percentFine(share float64) string { return significant(100*share, 2) + " %" }
 
-func sayLowLimit(g *collector.GPU) Evidence {
+func (d *Throttled) sayLowLimit(g *collector.GPU) Evidence {
 	limit, own := g.Value(metric.PowerLimit), g.Value(metric.PowerDefaultLimit)
 	share, want := limit/own, 1.0
+	expected := fmt.Sprintf("%.0f W, unless somebody lowered it on purpose", own)
+	if len(d.cfg.PowerLimits) > 0 {
+		expected = fmt.Sprintf("%.0f W, or one of the limits that the configuration declares", own)
+	}
 	return Evidence{
 		Seen:       fmt.Sprintf("the enforced power limit is %.0f W, the board's own is %.0f W", limit, own),
-		Expected:   fmt.Sprintf("%.0f W, unless somebody lowered it on purpose", own),
+		Expected:   expected,
 		Observed:   share,
 		Want:       &want,
 		Confidence: Certain,

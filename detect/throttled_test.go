@@ -126,3 +126,25 @@ func TestThrottledLookAlikes(t *testing.T) {
 		}
 	}
 }
+
+func TestLimitsThatAreDeclared(t *testing.T) {
+	for watts, want := range map[float64]State{500: "", 500.4: "", 600: Firing, 700: ""} {
+		st := newStage(t, DetectorConfig{Throttled: ThrottledConfig{PowerLimits: []float64{350, 500}}}, 15*time.Second)
+		st.set = func(s *collector.Snapshot) {
+			s.GPUs[0].Set(metric.PowerLimit, watts)
+			s.GPUs[0].Set(metric.PowerDefaultLimit, 700)
+		}
+		st.run(10 * time.Minute)
+		got := State("")
+		for _, f := range st.e.View().Findings {
+			if f.Cause == causeLowLimit && f.State == Firing {
+				if got = f.State; f.Severity != rules.Ticket || !strings.Contains(f.Evidence.Expected, "declares") {
+					t.Errorf("a limit that nobody declared is a %s that expects %s", f.Severity, f.Evidence.Expected)
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("a limit of %v W where 350 and 500 are declared: state %q, want %q", watts, got, want)
+		}
+	}
+}

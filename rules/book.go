@@ -67,7 +67,7 @@ var book = []*Rule{
 		ID:       IDSuspectMonitor,
 		Title:    "What looks at the GPUs is to be suspected",
 		Severity: Page,
-		Meaning: "Half of the node's GPUs or more stopped to answer in the same minute, nothing new comes of any of them, or their readings stand still. " +
+		Meaning: "Half of the node's GPUs or more stopped to answer in the same minute, nothing new comes of any of them, their readings stand still, or statistical findings of most of them begin or end together. " +
 			"That they all break at once is less likely than that the driver is broken, whoever asks it, or what they share. " +
 			"One finding of the node says so, and what follows from it on its GPUs stays silent meanwhile.",
 		Action:   "Run `nvidia-smi` and `gpuvigil doctor` on the node: they tell whether the GPUs are gone or only unseen.",
@@ -306,10 +306,10 @@ var book = []*Rule{
 		Title:       "GPU runs hot",
 		Severity:    Ticket,
 		Statistical: true,
-		Meaning: "A GPU is hotter than its peers at the same load, or than it was at that load, or comes close to the temperature at which it is slowed down. " +
+		Meaning: "A GPU is hotter than its peers at the same load, or than it was at that load, or comes close to the temperature at which it is slowed down. That one has come to draw more or less power than its peers at the same work is information. " +
 			"If all GPUs of the node are hotter at once, one finding about the node says so.",
 		Action:   "Look at the GPU's heat sink, cold plate and fan; for the whole node at its fans and the air that comes in.",
-		Unit:     "degrees Celsius",
+		Unit:     "degrees Celsius or watts",
 		For:      10 * time.Minute,
 		Hold:     30 * time.Minute,
 		HiddenBy: []ID{IDGPULost},
@@ -318,13 +318,13 @@ var book = []*Rule{
 	},
 	{
 		ID:          IDMemoryLeak,
-		Title:       "Memory leaks",
+		Title:       "Memory or open files leak",
 		Severity:    Ticket,
 		Statistical: true,
-		Meaning: "Memory grows steadily and does not come back, on a GPU, in the host or in an inference server's KV cache: what grows ends when it is full. " +
+		Meaning: "Memory grows steadily and does not come back, on a GPU, in the host or in an inference server's KV cache, or the open files of a process do: what grows ends at its limit. " +
 			"It is a ticket if that is within a day, else information.",
-		Action:  "Find out what holds the memory, and restart the workload before it is full.",
-		Unit:    "bytes",
+		Action:  "Find out what holds it, and restart the workload before it is full.",
+		Unit:    "bytes or files",
 		Hold:    time.Hour,
 		Watch:   []*metric.Def{metric.MemoryUsed, metric.HostMemoryAvailable, metric.KVCacheUsage},
 		Runbook: "memory_leak",

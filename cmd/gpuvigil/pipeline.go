@@ -371,6 +371,7 @@ func detectors(cfg *config.Config) detect.DetectorConfig {
 		Unallocated: detect.UnallocatedConfig{Allowed: c.UnallocatedAllowed},
 		UnknownUse:  detect.UnknownUseConfig{Controlled: cfg.Change == config.Controlled},
 		Mismatch:    detect.MismatchConfig{Approved: cfg.Versions.Approved, KnownBad: bad},
+		Throttled:   detect.ThrottledConfig{PowerLimits: c.PowerLimits},
 		Sharing:     detect.SharingConfig{Allowed: c.SharingAllowed},
 		Isolation:   detect.IsolationConfig{Controlled: cfg.Change == config.Controlled},
 	}

@@ -140,6 +140,7 @@ func (s *scene) workload(o *owned, snap *collector.Snapshot) collector.Workload 
 	f.groups()
 	f.network()
 	f.files()
+	f.openFiles()
 	f.gpus(snap)
 	f.tally.report(w.Readings)
 	w.Caveats = f.sortedCaveats()

@@ -40,6 +40,7 @@ type owned struct {
 	inHost     bool               // a process is in the host's network namespace
 	unknownNet string             // why the namespace of a process is not known
 	mounts     []*mountTable
+	files      openFiles
 }
 
 // gather lists the owners of the snapshot's processes. Those that nobody is known to
@@ -92,6 +93,7 @@ func (s *scene) look(ctx context.Context) error {
 			o.seen = true
 			s.lookAtGroups(o, dir)
 			s.lookAtNetwork(o, dir)
+			s.lookAtOpenFiles(o, dir)
 			if !containers[p.container] { // one container's processes see the same mounts
 				containers[p.container] = true
 				s.lookAtMounts(o, dir)

@@ -95,6 +95,16 @@ func (d *Dir) Read(name string, limit int64) (content []byte, err error) {
 	return content, nil
 }
 
+// OpenFiles returns how many files the process has open, 0 if this kernel does not tell
+// everybody: Linux does from 6.2 on.
+func (d *Dir) OpenFiles() (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(d.fd, "fd", &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return 0, fmt.Errorf("look at its open files: %w", Gone(err))
+	}
+	return st.Size, nil
+}
+
 // Link returns where a link of the kernel's, such as exe or ns/net, points, without
 // following it.
 func (d *Dir) Link(name string) (string, error) {

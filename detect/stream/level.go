@@ -97,6 +97,7 @@ type Level struct {
 	x            float64
 	step         float64 // seconds between samples
 	scale        float64 // of memories: (levelUnit/step)^pace
+	pace         levelPace
 	fresh        float64 // reciprocal of the number of samples, with this one
 	fast, slow   float64
 	short, long  [3]float64
@@ -120,8 +121,10 @@ type Level struct {
 	open         bool
 	evidence     float64
 	strongest    uint8
-	values       [levelStatistics]float64
 }
+
+// values are those of all statistics for one sample.
+type values [levelStatistics]float64
 
 // Add takes the next sample and returns its score: 1 and above is an alarm by the
 // detector's own threshold, which is raised once for an event and again only if it gets
@@ -143,14 +146,15 @@ func (l *Level) Add(at time.Time, x float64) (score float64) {
 	if elapsed <= 0 {
 		return 0
 	}
-	l.pace(elapsed)
+	l.keepPace(elapsed)
 	if elapsed > levelGap*l.step {
 		l.resume(x)
 	}
-	l.observe(at, x)
-	sum := l.sum()
+	var v values
+	l.observe(at, x, &v)
+	sum := l.sum(&v)
 	l.evidence = l.judge(sum, x)
-	l.learn(sum)
+	l.learn(sum, &v)
 	l.last, l.x = at.UnixNano(), x
 	l.samples++
 	if l.samples <= levelYoung {
@@ -172,19 +176,9 @@ func (l *Level) Open() bool { return l.open }
 func (l *Level) begin(at time.Time, x float64) {
 	now := at.UnixNano()
 	*l = Level{samples: 1, first: now, last: now, x: x, fast: x, slow: x, base: x, low: x, high: x, scale: 1, unit: tailUnit}
+	l.pace.set(l)
 	for i := range l.short {
 		l.short[i], l.long[i] = x, x
-	}
-}
-
-// pace learns the time between samples. Holes do not count in full.
-func (l *Level) pace(elapsed float64) {
-	if l.step == 0 {
-		l.step = elapsed
-	}
-	l.step += (min(elapsed, 3*l.step) - l.step) / min(float64(l.samples)+1, 100)
-	if l.samples < 100 || l.samples%64 == 0 {
-		l.scale = exp(float64(law.pace * ln(levelUnit/l.step)))
 	}
 }
 
@@ -195,45 +189,44 @@ func (l *Level) resume(x float64) {
 }
 
 // observe brings the values of all statistics up to date with a sample.
-func (l *Level) observe(at time.Time, x float64) {
-	v := &l.values
+func (l *Level) observe(at time.Time, x float64, v *values) {
 	l.fresh = 1 / (float64(l.samples) + 1)
 	pair := func(k int, above float64) { v[k], v[k+1] = above, -above }
-	move := func(mean *float64, x, memory float64) { smooth(mean, x, float64(memory*l.scale), l.fresh) }
+	move := func(mean *float64, x, part float64) { approach(mean, x, part, l.fresh) }
+	p := &l.pace
 
 	pair(fastResidual, x-l.fast)
 	pair(slowResidual, x-l.slow)
 	v[change] = math.Abs(x - l.x)
 	deviation := math.Abs(x - l.slow)
-	move(&l.calm, deviation, law.calm)
-	move(&l.usual, deviation, law.usual)
+	move(&l.calm, deviation, p.calm)
+	move(&l.usual, deviation, p.usual)
 	v[quiet] = absent
 	if l.calm > 0 {
 		v[quiet] = l.usual / l.calm
 	}
 	recent := l.slow
-	move(&l.fast, x, law.fast)
-	move(&l.slow, x, law.slow)
+	move(&l.fast, x, p.fast)
+	move(&l.slow, x, p.slow)
 	for i := range l.short {
-		move(&l.short[i], x, law.short[i])
-		move(&l.long[i], x, law.long[i])
+		move(&l.short[i], x, p.short[i])
+		move(&l.long[i], x, p.long[i])
 		pair(shortShift+2*i, l.short[i]-l.long[i])
 	}
 	for i := range l.windows {
 		k := sustained + 2*i
 		v[k], v[k+1] = absent, absent
-		if low, high, ok := l.windows[i].add(x, float64(law.windows[i]*l.scale)); ok {
+		if low, high, ok := l.windows[i].add(x, p.block[i]); ok {
 			v[k], v[k+1] = low-l.base, l.base-high
 		}
 	}
-	move(&l.base, x, law.base)
-	l.observeSeason(at, x, recent)
-	l.observeLevels(at, x)
+	move(&l.base, x, p.base)
+	l.observeSeason(at, x, recent, v)
+	l.observeLevels(at, x, v)
 	v[repeated], v[repeated+1] = l.repeats[0], l.repeats[1]
 }
 
-func (l *Level) observeSeason(at time.Time, x, recent float64) {
-	v := &l.values
+func (l *Level) observeSeason(at time.Time, x, recent float64, v *values) {
 	v[seasonal], v[seasonal+1], v[seasonalMean] = absent, absent, absent
 	if time.Duration(at.UnixNano()-l.first) >= weekAfter {
 		l.season.growWeek()
@@ -242,21 +235,20 @@ func (l *Level) observeSeason(at time.Time, x, recent float64) {
 	if spread := deviation + float64(law.spread*l.usual); ok && spread > 0 {
 		z := (x - usual) / spread
 		v[seasonal], v[seasonal+1] = z, -z
-		smooth(&l.seasonalMean, z, float64(law.seasonal*l.scale), l.fresh)
+		approach(&l.seasonalMean, z, l.pace.seasonal, l.fresh)
 		v[seasonalMean] = math.Abs(l.seasonalMean)
 	}
 }
 
 // observeLevels looks at the reading in tenths of the span that it has lately had.
-func (l *Level) observeLevels(at time.Time, x float64) {
-	v := &l.values
+func (l *Level) observeLevels(at time.Time, x float64, v *values) {
 	span := l.high - l.low
 	level := 0
 	if span > 0 {
 		level = int(max(-1, min(float64((x-l.low)/span*(contextLevels-2)), contextLevels-2))) + 1
 	}
 	v[beyond], v[beyond+1] = x-l.high, l.low-x
-	memory := float64(law.ends * l.scale)
+	memory := l.pace.ends
 	l.low = min(x, l.low+(x-l.low)/memory)
 	l.high = max(x, l.high+(x-l.high)/memory)
 	v[afterLast], v[atHour] = l.contexts.add(level, int(floorMod(floorDiv(at.Unix(), 3600), 24)))
@@ -271,28 +263,48 @@ func (l *Level) observeLevels(at time.Time, x float64) {
 }
 
 // sum returns the evidence of all statistics, the strongest in full.
-func (l *Level) sum() float64 {
+func (l *Level) sum(v *values) float64 {
 	all, most := 0.0, 0.0
-	for k := range l.values {
-		e := 0.0
-		if t, x := &l.tails[k], l.values[k]; x > 0 && !t.usual(x) {
+	take := func(k int) (e float64) {
+		if t, x := &l.tails[k], v[k]; x > 0 && !t.usual(x) {
 			e = float64(t.surprise(x, l.unit, &law.tail) * law.weights[k])
+			all += e
+			if e > most {
+				most, l.strongest = e, uint8(k)
+			}
 		}
-		if k/2 == slowResidual/2 {
-			smooth(&l.repeats[k%2], min(e, evidenceMost), float64(law.repeats*l.scale), l.fresh)
+		return e
+	}
+	for k := 0; k < pairedEnd; k += 2 {
+		switch k {
+		case repeated:
+			take(k)
+			take(k + 1)
+		case slowResidual:
+			up := v.positive(k)
+			e := [2]float64{}
+			e[up] = take(k + up)
+			for i := range e {
+				approach(&l.repeats[i], min(e[i], evidenceMost), l.pace.repeats, l.fresh)
+			}
+		default:
+			take(k + v.positive(k))
 		}
-		all += e
-		if e > most {
-			most, l.strongest = e, uint8(k)
-		}
+	}
+	for k := pairedEnd; k < levelStatistics; k++ {
+		take(k)
 	}
 	return most + float64(law.others*(all-most))
 }
 
+// positive returns which of a pair of statistics may be above zero, 0 for the first. Of
+// repeated both may be.
+func (v *values) positive(k int) int { return int(math.Float64bits(v[k]) >> 63) }
+
 // judge holds a sum of evidence against those of the past, now and lately, and returns
 // the evidence that counts.
 func (l *Level) judge(sum, x float64) float64 {
-	smooth(&l.burst, min(sum, law.burstMost), float64(law.burst*l.scale), l.fresh)
+	approach(&l.burst, min(sum, law.burstMost), l.pace.burst, l.fresh)
 	now := mix(law.calibrated, l.now.surprise(sum, l.unit, &law.tail), sum)
 	lately := mix(law.calibrated, l.lately.surprise(l.burst, l.unit, &law.tail), l.burst)
 	e := max(now+float64(law.second*lately), lately+float64(law.second*now))
@@ -302,14 +314,8 @@ func (l *Level) judge(sum, x float64) float64 {
 		e += float64(law.young * ln(grown/n))
 	}
 	e -= float64(law.repeat * ln(1+l.alarms))
-	l.alarms *= 1 - math.Ln2/(float64(law.repeatMemory*l.scale)+1)
-	coarse := ln(l.step / levelUnit)
-	if coarse > 0 {
-		e += float64(law.coarser * coarse)
-	} else {
-		e += float64(law.finer * coarse)
-	}
-	return e - l.slight(x)
+	l.alarms *= l.pace.fade
+	return e + l.pace.coarse - l.slight(x)
 }
 
 func mix(part, a, b float64) float64 { return float64(part*a) + float64((1-part)*b) }
@@ -330,7 +336,7 @@ func (l *Level) slight(x float64) float64 {
 
 // learn lets the sample count. In an alarm it counts less, so that what is wrong is not
 // soon the new usual.
-func (l *Level) learn(sum float64) {
+func (l *Level) learn(sum float64, v *values) {
 	l.carry += l.unit
 	if l.samples > levelYoung && (l.open || l.evidence >= law.threshold) {
 		l.carry -= float64((1 - law.open) * l.unit)
@@ -339,13 +345,12 @@ func (l *Level) learn(sum float64) {
 	l.carry -= float64(weight)
 	settle := l.samples%64 == 0 || l.samples < 100 || l.samples < 2000 && l.samples%16 == 0
 	if l.samples > 10 {
+		l.count(weight, v)
 		for k := range l.tails {
-			if l.values[k] != absent {
-				l.tails[k].add(l.values[k], weight)
+			if !settle {
+				break
 			}
-			if settle {
-				l.tails[k].settle()
-			}
+			l.tails[k].settle()
 		}
 	}
 	if l.samples > 30 {
@@ -363,6 +368,29 @@ func (l *Level) learn(sum float64) {
 		}
 		l.now.forget()
 		l.lately.forget()
+	}
+}
+
+// count lets the values of all statistics count so much.
+func (l *Level) count(weight uint32, v *values) {
+	single := func(k int) {
+		if v[k] != absent {
+			l.tails[k].add(v[k], weight)
+		}
+	}
+	for k := 0; k < pairedEnd; k += 2 {
+		switch {
+		case k == repeated:
+			single(k)
+			single(k + 1)
+		case v[k] != absent:
+			up := k + v.positive(k)
+			l.tails[up].add(v[up], weight)
+			l.tails[up^1].below(weight)
+		}
+	}
+	for k := pairedEnd; k < levelStatistics; k++ {
+		single(k)
 	}
 }
 

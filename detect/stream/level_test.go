@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // day returns n samples, a minute apart, of a load with a daily course and noise.
@@ -270,5 +271,19 @@ func BenchmarkLevel(b *testing.B) {
 	for b.Loop() {
 		l.Add(start.Add(time.Duration(len(x)+i)*time.Minute), x[i%len(x)])
 		i++
+	}
+}
+
+// What a series costs is stated in docs/backtest.md.
+func TestLevelIsSmall(t *testing.T) {
+	var l Level
+	scores(&l, 0, day(10*1440, 31))
+	record, err := l.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	week := int(unsafe.Sizeof(*l.season.week))
+	if memory := int(unsafe.Sizeof(l)); memory > 4<<10 || week > 2<<10 || len(record)-week > 4<<10 {
+		t.Errorf("a series takes %d bytes of memory, %d more for the week, and %d when saved; want 4 KiB, 2 KiB and 6 KiB at the most", memory, week, len(record))
 	}
 }

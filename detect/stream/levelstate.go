@@ -11,7 +11,7 @@ const (
 	levelSize    = 4 << 10 // bytes of a record without the week, about
 )
 
-// MarshalBinary packs all that the detector remembers, into 3.4 KiB, or 5.4 KiB once it
+// MarshalBinary packs all that the detector remembers, into 3.8 KiB, or 5.8 KiB once it
 // knows the hours of the week.
 func (l *Level) MarshalBinary() ([]byte, error) {
 	w := newRecord(levelName, levelVersion, levelSize)
@@ -49,6 +49,10 @@ func (l *Level) UnmarshalBinary(data []byte) error {
 	}
 	if !n.sound() {
 		return fmt.Errorf("%w: it has values that cannot be", errRecord)
+	}
+	n.pace.set(&n)
+	for i := range n.windows {
+		n.windows[i].settle()
 	}
 	*l = n
 	return nil

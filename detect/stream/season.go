@@ -111,6 +111,15 @@ func floorMod(a, b int64) int64 { return a - floorDiv(a, b)*b }
 
 // smooth moves an exponentially weighted mean towards x. fresh is the reciprocal of the
 // number of samples: a young mean is the plain one of what there is.
-func smooth(mean *float64, x, memory, fresh float64) {
-	*mean += float64(min(max(1/memory, fresh), 1) * (x - *mean))
+func smooth(mean *float64, x, memory, fresh float64) { approach(mean, x, 1/memory, fresh) }
+
+// approach does so by the reciprocal of the memory.
+func approach(mean *float64, x, part, fresh float64) {
+	if part < fresh {
+		part = fresh
+	}
+	if part > 1 {
+		part = 1
+	}
+	*mean += float64(part * (x - *mean))
 }

@@ -63,9 +63,12 @@ func (t *Tail) add(x float64, weight uint32) {
 	if x > 0 {
 		t.count(x, weight)
 	} else {
-		t.total += weight >> t.shift
+		t.below(weight)
 	}
 }
+
+// below counts what is less than everything.
+func (t *Tail) below(weight uint32) { t.total += weight >> t.shift }
 
 // count counts x > 0.
 func (t *Tail) count(x float64, weight uint32) {
@@ -155,15 +158,15 @@ func (t *Tail) surprise(x, unit float64, law *tailLaw) float64 {
 	if !(x > 0) || t.total == 0 {
 		return 0
 	}
+	bin, part := tailBin(x)
+	i := bin - int(t.base)
+	if i < int(t.high) && t.base != 0 {
+		return 0
+	}
 	one := unit / float64(uint32(1)<<t.shift) // counts of one sample
 	n := float64(t.total) / one
 	if t.base == 0 { // nothing above zero was ever seen
 		return law.known(n)
-	}
-	bin, part := tailBin(x)
-	i := bin - int(t.base)
-	if i < int(t.high) {
-		return 0
 	}
 	if i < tailBins {
 		more := uint32(0)

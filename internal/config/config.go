@@ -133,6 +133,8 @@ type Detect struct {
 	CostCapLabel       string   `yaml:"cost_cap_label"`      // of a pod, in kubernetes.pod_labels: what it may cost on a node; empty: nobody says
 	UnallocatedAllowed []string `yaml:"unallocated_allowed"` // owners, as kind:id, who may compute on GPUs that were given to nobody
 	SharingAllowed     []string `yaml:"sharing_allowed"`     // globs of names of processes that may be on anybody's GPU
+
+	PowerLimits []float64 `yaml:"power_limits"` // watts that GPUs are limited to on purpose
 }
 
 // Rule overrides a rule's defaults. What is not given stays.

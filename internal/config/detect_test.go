@@ -7,17 +7,19 @@ import (
 )
 
 func TestDetectKeys(t *testing.T) {
-	c, err := Parse("c.yml", []byte("detect: {cost_cap_label: max-cost, unallocated_allowed: ['user:1000', 'service:dcgm.service']}\nkubernetes: {pod_labels: [app, max-cost]}"))
+	c, err := Parse("c.yml", []byte("detect: {cost_cap_label: max-cost, unallocated_allowed: ['user:1000', 'service:dcgm.service'], power_limits: [500, 350.5]}\nkubernetes: {pod_labels: [app, max-cost]}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := c.Detect; d.CostCapLabel != "max-cost" || !slices.Equal(d.UnallocatedAllowed, []string{"user:1000", "service:dcgm.service"}) {
+	if d := c.Detect; d.CostCapLabel != "max-cost" || !slices.Equal(d.UnallocatedAllowed, []string{"user:1000", "service:dcgm.service"}) || !slices.Equal(d.PowerLimits, []float64{500, 350.5}) {
 		t.Errorf("read %+v", d)
 	}
 	for text, want := range map[string]string{
-		"detect: {cost_cap_label: max-cost}":                                                          `c.yml:1: detect.cost_cap_label: found "max-cost", allowed: one of kubernetes.pod_labels`,
-		"detect: {unallocated_allowed: [dcgm]}":                                                       `detect.unallocated_allowed[0]: found "dcgm", allowed: kind:id`,
-		"detect: {unallocated_allowed: ['user:']}":                                                    `detect.unallocated_allowed[0]: found "user:"`,
+		"detect: {cost_cap_label: max-cost}":       `c.yml:1: detect.cost_cap_label: found "max-cost", allowed: one of kubernetes.pod_labels`,
+		"detect: {power_limits: [500, 0]}":         `detect.power_limits[1]: found 0, allowed: watts above 0`,
+		"detect: {power_limits: [-3]}":             `detect.power_limits[0]: found -3`,
+		"detect: {unallocated_allowed: [dcgm]}":    `detect.unallocated_allowed[0]: found "dcgm", allowed: kind:id`,
+		"detect: {unallocated_allowed: ['user:']}": `detect.unallocated_allowed[0]: found "user:"`,
 		"detect: {unallocated_allowed: [" + strings.Repeat("'user:1',", maxAllowed) + "'user:1000']}": "at most 64",
 	} {
 		if _, err := Parse("c.yml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -14,6 +14,7 @@ type Fleet struct {
 	Slurm      FleetSlurm      `yaml:"slurm"`
 	Kubernetes FleetKubernetes `yaml:"kubernetes"`
 	Waiting    FleetWaiting    `yaml:"waiting"`
+	Agents     FleetAgents     `yaml:"agents"`
 
 	Receive     FleetReceive `yaml:"receive"`
 	RemoteWrite Push         `yaml:"remote_write"` // where the role's own series go
@@ -67,6 +68,7 @@ func defaultFleet() Fleet {
 		FleetKubernetes{Timeout: Duration(30 * time.Second), Keep: Duration(5 * time.Minute),
 			Claims: true, Kueue: true, Volcano: true, Ray: true, Autoscalers: true},
 		FleetWaiting{FreeFor: Duration(15 * time.Minute)},
+		FleetAgents{Timeout: Duration(5 * time.Second)},
 		defaultFleetReceive(),
 		defaultPush(),
 	}
@@ -81,6 +83,7 @@ func (s *FleetSlurm) Given() bool { return s.URL != "" || s.Squeue != "" }
 func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	f.Kubernetes.check(fail)
 	f.Waiting.check(fail)
+	f.Agents.check(fail)
 	f.Receive.check(fail)
 	f.RemoteWrite.check("fleet.remote_write", fail)
 	s := &f.Slurm

@@ -27,6 +27,9 @@ var FreeCause = &Dimension{Label: "cause", Values: []string{"fits", "no_demand",
 // need not have.
 var CallOutcome = &Dimension{Label: "outcome", Values: []string{"answered", "failed", "absent"}}
 
+// AgentAnswer is how a question to an agent ended.
+var AgentAnswer = &Dimension{Label: "outcome", Values: []string{"answered", "failed"}}
+
 // The closed dimensions of queues with a scheduler of their own, and of autoscalers.
 var (
 	WorkloadState   = &Dimension{Label: "state", Values: []string{"pending", "inadmissible", "inqueue", "admitted"}}
@@ -97,6 +100,19 @@ var (
 		Help: "Objects of the kind that are kept."})
 	ReaderBytes = row(Def{Entity: Reader, Kind: Counter, Name: "vigil_kubernetes_list_bytes_total",
 		Help: "Bytes of lists of the kind that were read, before compression."})
+
+	FleetAgentCalls = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_agent_calls_total", Dim: AgentAnswer,
+		Help: "Times that an agent was asked for the evidence of its findings; 0 without fleet.agents.url. What it does not answer, numbers and labels tell."})
+	FleetFinding = row(Def{Entity: Role, Name: "vigil_fleet_finding", Labels: []string{"node", "rule", "severity", "subject", "cause"},
+		Help: "1 for each finding that fires on any node, by its agent or by the cluster role, which alone has this series; node is cluster for what is about several. At most 5,000, the worst first."})
+	FleetIncidents = row(Def{Entity: Role, Name: "vigil_fleet_incidents", Labels: []string{"severity"},
+		Help: "Open incidents of the cluster: one for each cause, however many nodes it shows on."})
+	FleetLooks = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_looks_total",
+		Help: "Looks of the cluster role at all nodes since it was started."})
+	FleetLookSeconds = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_look_seconds_total",
+		Help: "Time that those took, of the clock and not of processors: as many nodes are judged at once as there are processors."})
+	FleetRefused = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_refused_total",
+		Help: "Snapshots of nodes without a name, or beyond the 20,000 nodes that the role knows, which were left out."})
 )
 
 // The closed dimensions of what the role makes of series.

@@ -8,7 +8,7 @@ var (
 )
 
 // WorkloadFact are the facts that a caveat can be about.
-var WorkloadFact = []string{"block", "network", "remotes", "network_file", "gpu", "cpu", "memory"}
+var WorkloadFact = []string{"block", "network", "remotes", "network_file", "gpu", "cpu", "memory", "open_files"}
 
 // CaveatReason is why a fact of a workload is absent or not the whole of it.
 var CaveatReason = []string{
@@ -44,6 +44,10 @@ var (
 		Help: "CPUs that the tightest quota lets the owner's GPU processes use; absent without one."})
 	WorkloadMemoryLimit = row(Def{Entity: Workload, Tier: Slow, Max: maxBytes, Detail: true, Name: "vigil_workload_memory_limit_bytes",
 		Help: "Memory that the tightest limit lets the owner's GPU processes use; absent without one."})
+	WorkloadOpenFiles = row(Def{Entity: Workload, Tier: Slow, Max: 1e9, Detail: true, Name: "vigil_workload_open_files",
+		Help: "Open files of that GPU process of the owner which has come nearest to its limit: files, sockets, pipes, devices."})
+	WorkloadOpenFilesLimit = row(Def{Entity: Workload, Tier: Slow, Max: maxBytes, Detail: true, Name: "vigil_workload_open_files_limit",
+		Help: "Files that the same process may have open (its soft limit); absent without one."})
 	WorkloadOOMKills = row(Def{Entity: Workload, Kind: Counter, Tier: Slow, Detail: true, Name: "vigil_workload_oom_kills_total",
 		Help: "Processes of the owner that the kernel killed because a limit of memory was reached." + floor})
 	WorkloadPressure = row(Def{Entity: Workload, Kind: Counter, Tier: Slow, Detail: true, Name: "vigil_workload_pressure_waiting_seconds_total", Dim: PSIOfCgroup,

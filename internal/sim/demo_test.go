@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"iter"
 	"log/slog"
 	"testing"
 	"time"
@@ -52,6 +53,34 @@ func TestDemoIsFullWhenItGoesLive(t *testing.T) {
 	}
 	if _, ok := found["driver"]; !ok {
 		t.Error("when the demo goes live nobody has noticed the new driver")
+	}
+}
+
+// TestSaturateShowsWhatItIsNamedFor looks at both ways to see the scenario: the demo,
+// with its past, and a recording of an hour from its start.
+func TestSaturateShowsWhatItIsNamedFor(t *testing.T) {
+	for name, parts := range map[string]func(*sim.Sim) iter.Seq[*collector.Part]{
+		"the demo as it goes live": func(s *sim.Sim) iter.Seq[*collector.Part] { return s.Prelude(5 * time.Second) },
+		"a recording of an hour": func(s *sim.Sim) iter.Seq[*collector.Part] {
+			return func(yield func(*collector.Part) bool) {
+				for at := time.Hour; at <= 2*time.Hour && yield(s.Part(s.Begin().Add(at))); at += 5 * time.Second {
+				}
+			}
+		},
+	} {
+		engine := detect.NewEngine(detect.Config{}, detect.Detectors(detect.DetectorConfig{}))
+		node := replay()
+		told := map[rules.ID]int{}
+		for p := range parts(newScenario(t, "saturate")) {
+			for _, in := range engine.Observe(node.Snapshot(p)) {
+				if in.State == detect.Firing {
+					told[in.Rule]++
+				}
+			}
+		}
+		if told[rules.IDSaturatedGPU] != 1 || len(told) != 1 {
+			t.Errorf("%s tells %v, want one incident of saturated GPUs and nothing else", name, told)
+		}
 	}
 }
 

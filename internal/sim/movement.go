@@ -12,11 +12,13 @@ import (
 const (
 	anonPerProcess  = 52 << 30 // host memory of a process that uses a GPU
 	shmemPerProcess = 4 << 30
-	podPerGPU       = 16   // CPUs that a pod may use for each of its GPUs
-	portSpeed       = 50e9 // bytes per second
-	portShare       = 0.05 // of the NVLink traffic that also goes to other nodes
-	portQuiet       = 2e4  // bytes per second of a port that nobody uses
-	homeRead        = 2e5  // bytes per second that a notebook reads from its home, which is on NFS
+	filesPerProcess = 160
+	filesLimit      = 1 << 20 // as containers get it
+	podPerGPU       = 16      // CPUs that a pod may use for each of its GPUs
+	portSpeed       = 50e9    // bytes per second
+	portShare       = 0.05    // of the NVLink traffic that also goes to other nodes
+	portQuiet       = 2e4     // bytes per second of a port that nobody uses
+	homeRead        = 2e5     // bytes per second that a notebook reads from its home, which is on NFS
 	homeWritten     = 3e4
 	wire            = 4 // bytes of the words that a port counts
 )
@@ -98,6 +100,8 @@ func (s *Sim) observeMovement() {
 		r.Set(metric.WorkloadCPUSeconds, m.cpu)
 		r.Set(metric.WorkloadCPUThrottled, m.throttled)
 		setAll(r, metric.WorkloadMemory, []float64{n * anonPerProcess, n * shmemPerProcess})
+		r.Set(metric.WorkloadOpenFiles, filesPerProcess)
+		r.Set(metric.WorkloadOpenFilesLimit, filesLimit)
 		setAll(r, metric.WorkloadPressure, m.waiting[:])
 		r.Set(metric.WorkloadOOMKills, 0)
 		if w.Kind == Training {

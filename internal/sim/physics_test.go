@@ -202,7 +202,7 @@ func TestTiersKeepTheirTime(t *testing.T) {
 func TestDemandFollowsFromTheQueue(t *testing.T) {
 	s := newSim(t, "saturate")
 	calm := s.Part(start).Endpoints[0]
-	full := s.Part(start.Add(8 * time.Minute)).Endpoints[0]
+	full := s.Part(start.Add(38 * time.Minute)).Endpoints[0]
 	if v := full.Value(metric.ServerUtilization); !(v > 0.9 && v < 1.6) {
 		t.Errorf("a saturated server is used to %v of what it can", v)
 	}
@@ -218,7 +218,7 @@ func TestDemandFollowsFromTheQueue(t *testing.T) {
 	if full.Value(metric.EndpointStale) != 0 {
 		t.Error("a server that works is stale")
 	}
-	work := s.Part(start.Add(9 * time.Minute)).Targets[0]
+	work := s.Part(start.Add(39 * time.Minute)).Targets[0]
 	if perGPU, perJoule := work.Value(metric.TokensPerGPU), work.Value(metric.TokensPerJoule); !(perGPU > 300 && perGPU < 3000 && perJoule > 0.3 && perJoule < 10) {
 		t.Errorf("%v tokens a second on each GPU, %v a joule", perGPU, perJoule)
 	}
@@ -228,7 +228,7 @@ func TestDemandFollowsFromTheQueue(t *testing.T) {
 // server's metrics page and finds the one that the model claims.
 func TestQueueHistogramAgrees(t *testing.T) {
 	s := newSim(t, "saturate")
-	const from, to = 10 * time.Minute, 12 * time.Minute
+	const from, to = 40 * time.Minute, 42 * time.Minute
 	queueTimes := func(at time.Duration) collector.Histogram {
 		for _, h := range s.Part(start.Add(at)).Endpoints[0].Histograms {
 			if h.Row == metric.QueueTime {

@@ -136,7 +136,9 @@ func quiet() Scenario {
 	}
 }
 
-// saturate is one endpoint that runs into its limit once an hour.
+// saturate is one endpoint that runs into its limit once an hour, for the first time
+// after half an hour, also of a recording that begins at the start: until then nobody
+// knows how long its requests usually wait.
 func saturate() Scenario {
 	return Scenario{
 		Name:      "saturate",
@@ -144,7 +146,7 @@ func saturate() Scenario {
 		Past:      time.Hour,
 		Workloads: []Workload{training(), chat()},
 		Timeline: []Entry{
-			{Kind: Saturate, Target: "chat", Level: 1.7, At: 5 * time.Minute, For: 15 * time.Minute, Every: time.Hour},
+			{Kind: Saturate, Target: "chat", Level: 1.7, At: -25 * time.Minute, For: 15 * time.Minute, Every: time.Hour},
 		},
 	}
 }

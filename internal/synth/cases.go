@@ -24,6 +24,9 @@ type Case struct {
 	Controlled bool          // the pool is declared to be one on which not everybody may do what he likes
 	Objective  time.Duration // declared for queues of inference; 0: none
 	Wait       time.Duration // declared for jobs; 0: none
+	Budget     float64       // declared for the first tenant's team, USD a month; 0: none
+	Late       bool          // the budget is only declared as the case begins
+	Capped     bool          // what a pod may cost is declared by its label CapLabel
 
 	Learn       time.Duration // of usual life before all, seen by the hour
 	Warm, Lasts time.Duration // of usual life before it, and of itself
@@ -46,7 +49,7 @@ func (c *Case) Healthy() bool { return len(c.Rules) == 0 }
 func Cases() []*Case {
 	var out []*Case
 	for _, group := range [][]*Case{jobFaults(), clockFaults(), boundCases(), queueFaults(), heldFaults(), softwareFaults(), sharingFaults(),
-		moneyFaults(), budgetFaults(), leakFaults(), hardwareFaults(), isolationFaults(), clusterFaults(), lookalikes()} {
+		moneyFaults(), budgetFaults(), leakFaults(), hardwareFaults(), isolationFaults(), clusterFaults(), lookalikes(), approved()} {
 		out = append(out, group...)
 	}
 	for _, c := range out {
@@ -81,6 +84,14 @@ func (n *Node) Concerned(c *Case) (gpus []string, owners []string) {
 		}
 	}
 	return gpus, owners
+}
+
+// Team returns the first tenant's team, "" if there is none.
+func (n *Node) Team() string {
+	if len(n.tenants) == 0 {
+		return ""
+	}
+	return n.tenants[0].owner.Team
 }
 
 // ill is a case in which a woe of a tenant is set and taken back.
@@ -208,7 +219,7 @@ func queueFaults() []*Case {
 				n.tenants[1].woes.polls = true
 			}),
 		ill(Case{Name: "queue above its objective", Effect: "a server works on a quarter as many requests at once, and 97 % of what it can serve arrive: queue-time p95 above 5 s, where 2 s are declared", Life: ChatStage, Objective: 2 * time.Second,
-			Rules: []rules.ID{"queueing"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use"}, Warm: time.Hour, Lasts: time.Hour},
+			Rules: []rules.ID{"queueing"}, Also: []rules.ID{"saturated_gpu", "unusual_model_use"}, Warm: time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.narrow, t.woes.over = 0.25, 0.97 }),
 		ill(Case{Name: "model used unlike its habit", Effect: "answers 5 times as long, prompts a quarter", Life: ChatStage,
 			Rules: []rules.ID{"unusual_model_use"}, Also: []rules.ID{"queueing", "saturated_gpu", "data_movement"}, Warm: 80 * time.Hour, Lasts: 6 * time.Hour},

@@ -65,6 +65,13 @@ func sharingFaults() []*Case {
 			func(n *Node, g *gpu) {
 				g.ills.foreign = n.foreign("python3", 4001, collector.Owner{Kind: "user", ID: "4001"}, 2<<30, 0.05)
 			}),
+		broken(Case{Name: "MPS used by who was not given it", Effect: "a process of another pod is a client of the MPS server of a GPU that was given to two others, holds 6 GiB and uses 20 % of it", Life: LabStage,
+			Rules: []rules.ID{"hidden_sharing"}, Also: []rules.ID{"unknown_use"}, GPUs: []int{1}, setup: func(n *Node) { n.shareByMPS(n.gpus[1]) }},
+			func(n *Node, g *gpu) {
+				p := n.foreign("python3", 1003, collector.Owner{Kind: "pod", ID: "research/side-job", Team: "speech"}, 6<<30, 0.2)
+				p.mps = true
+				g.ills.foreign = p
+			}),
 		broken(Case{Name: "memory of dead processes", Effect: "8 GiB in use on a GPU that no process holds", Life: LabStage,
 			Rules: []rules.ID{"hidden_sharing"}, GPUs: []int{7}},
 			func(_ *Node, g *gpu) { g.ills.orphan = 8 << 30 }),
@@ -90,14 +97,6 @@ func moneyFaults() []*Case {
 		ill(Case{Name: "server answers nobody", Effect: "a server keeps 4 GPUs at 98 %, and no request ends or makes a token", Life: ChatStage,
 			Rules: []rules.ID{"spend"}, Also: []rules.ID{"queueing", "job_hung", "job_stalled", "saturated_gpu", "unusual_model_use"}, Warm: 14 * time.Hour, Lasts: 3 * time.Hour},
 			func(_ *Node, t *tenant) { t.woes.silent = true }),
-	}
-}
-
-func budgetFaults() []*Case {
-	return []*Case{
-		{Name: "budget burns", Effect: "a job of 8 GPUs at $2.50 an hour, for a team whose month's budget is cut to $10,000: it lasts for 20 days", Life: JobStage,
-			Rules: []rules.ID{"spend"}, Learn: 5 * 24 * time.Hour, Tenants: []int{0},
-			setup: func(n *Node) { n.account.budget = 20000 }, begin: func(n *Node) { n.account.budget = 10000 }},
 	}
 }
 

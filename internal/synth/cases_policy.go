@@ -19,6 +19,9 @@ func isolationFaults() []*Case {
 				g.tenant.sensitivity, n.tenants[2].sensitivity = "patients", "public"
 				g.ills.foreign = n.foreign("ipykernel_launcher", 1000, n.tenants[2].owner, 3<<30, 0.05)
 			}),
+		{Name: "MPS across owners", Effect: "pods of two teams become clients of one MPS server, on a GPU that was given to both", Life: LabStage, Controlled: true,
+			Rules: []rules.ID{"isolation"}, GPUs: []int{1},
+			begin: func(n *Node) { n.shareByMPS(n.gpus[1]) }, end: func(n *Node) { n.unshare(n.gpus[1]) }},
 		{Name: "confidential computing changed", Effect: "confidential computing is off on a node that had it on", Life: JobStage, Controlled: true,
 			Rules: []rules.ID{"isolation"},
 			setup: func(n *Node) { n.host.confidential = true },

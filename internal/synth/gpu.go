@@ -46,6 +46,7 @@ type process struct {
 	share     float64 // of the GPU's work
 
 	privileged bool
+	mps        bool // a client of MPS
 }
 
 // ills are what a fault does to a board.
@@ -76,7 +77,9 @@ type gpu struct {
 	trait float64 // how this board differs from the next, around 1
 	ills  ills
 
-	tenant *tenant // who was given it
+	tenant *tenant  // who was given it
+	guest  *process // of another owner who was given a share of it
+	server *process // of MPS
 	procs  []*process
 	work   work
 	mig    bool
@@ -130,14 +133,17 @@ func (g *gpu) step(n *Node, dt float64) {
 		g.power, g.procs = 0, nil
 		return
 	}
-	if len(g.procs) == 0 && g.ills.foreign == nil {
+	others := g.others()
+	if len(g.procs) == 0 && len(others) == 0 {
 		g.work = work{}
 	}
-	if f := g.ills.foreign; f != nil && f.share > 0 && g.work.duty < f.share {
-		g.work = work{duty: f.share, full: 0.9, tensor: 0.02, dram: 0.5, power: 0.8, rx: 1e6, tx: 1e6, wobble: 0.005}
+	for _, p := range others {
+		if p.share > 0 && g.work.duty < p.share {
+			g.work = work{duty: p.share, full: 0.9, tensor: 0.02, dram: 0.5, power: 0.8, rx: 1e6, tx: 1e6, wobble: 0.005}
+		}
 	}
 	base, ceiling := b.free, b.idleClock
-	if len(g.procs) > 0 || g.ills.foreign != nil {
+	if len(g.procs) > 0 || len(others) > 0 {
 		base, ceiling = b.context, b.smClock
 	}
 	base *= g.trait
@@ -240,13 +246,29 @@ func (n *Node) xid(g *gpu, code int) {
 	g.xids = counts
 }
 
+// others are the processes that are not the tenant's.
+func (g *gpu) others() (out []*process) {
+	for _, p := range [...]*process{g.guest, g.ills.foreign} {
+		if p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// listed are the processes that the driver lists.
+func (g *gpu) listed() []*process {
+	list := append(slices.Clip(g.procs), g.others()...)
+	if g.server != nil {
+		list = append(list, g.server)
+	}
+	return list
+}
+
 func (g *gpu) used() float64 {
 	sum := g.ills.orphan
-	for _, p := range g.procs {
+	for _, p := range g.listed() {
 		sum += p.mem
-	}
-	if f := g.ills.foreign; f != nil {
-		sum += f.mem
 	}
 	return math.Min(sum, g.board.memory-g.board.reserved)
 }

@@ -2,6 +2,7 @@ package synth
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"gpuvigil/collector"
@@ -153,16 +154,15 @@ func (g *gpu) seeHealth() {
 
 // seeProcesses tells of the processes on the GPU.
 func (g *gpu) seeProcesses(now time.Time, out []collector.Process) []collector.Process {
-	list := g.procs
+	list := g.listed()
 	rest := 1.0
-	if f := g.ills.foreign; f != nil {
-		list = append(list[:len(list):len(list)], f)
-		rest -= f.share
+	for _, p := range g.others() {
+		rest -= p.share
 	}
 	mem := 0.0
 	for _, p := range list {
 		share := rest / math.Max(1, float64(len(g.procs)))
-		if p == g.ills.foreign {
+		if !slices.Contains(g.procs, p) {
 			share = p.share
 		}
 		r := collector.NewReadings(metric.Process)
@@ -171,7 +171,7 @@ func (g *gpu) seeProcesses(now time.Time, out []collector.Process) []collector.P
 		r.Set(metric.ProcessMemoryUtilization, percent(g.work.dram*share))
 		r.Set(metric.ProcessEncoder, percent(g.work.enc*share))
 		r.Set(metric.ProcessDecoder, 0)
-		r.Set(metric.ProcessMPS, 0)
+		r.Set(metric.ProcessMPS, bit(p.mps))
 		r.Stamp(metric.Processes, now)
 		mem += p.mem
 		out = append(out, collector.Process{PID: p.pid, Start: p.start, Name: p.name, UID: p.uid, GPU: g.index, UUID: g.uuid,

@@ -16,7 +16,7 @@ import (
 func (n *Node) snapshot() *collector.Snapshot {
 	n.samples++
 	s := &collector.Snapshot{Time: n.now, Boot: n.boot, BootID: bootID(n.cfg.Name, n.bootID), Simulated: true, Events: n.events, SXids: n.sxids,
-		GPUsBefore: nodeSize, Sources: n.sources(), Money: n.account.money(n)}
+		GPUsBefore: nodeSize, Sources: n.sources()}
 	n.events = nil
 	n.host.see(n)
 	s.Node = collector.Node{Name: n.cfg.Name, Versions: n.versions, Readings: n.host.readings.Clone()}
@@ -47,7 +47,7 @@ func (n *Node) snapshot() *collector.Snapshot {
 // boards returns the GPUs and the processes on them, the vectors in one piece of
 // memory.
 func (n *Node) boards() ([]collector.GPU, []collector.Process) {
-	dt := n.step().Seconds()
+	dt := n.step.Seconds()
 	width := metric.VectorLen(metric.GPU)
 	all := make([]float64, nodeSize*width)
 	gpus := make([]collector.GPU, nodeSize)
@@ -79,7 +79,7 @@ func (g *gpu) tell(n *Node, into []float64) collector.GPU {
 	for t := range at {
 		at[t] = g.readings.SampledAt(metric.Tier(t))
 	}
-	if g.ills.lost || n.now.Sub(g.seen) > 3*n.step() {
+	if g.ills.lost || n.now.Sub(g.seen) > 3*n.step {
 		for i := range into {
 			into[i] = math.NaN()
 		}
@@ -110,6 +110,9 @@ func (g *gpu) tellOwners(out *collector.GPU) {
 	for _, p := range g.procs {
 		out.Owners = append(out.Owners, p.owner)
 	}
+	if g.guest != nil {
+		out.Owners = append(out.Owners, g.guest.owner)
+	}
 	if f != nil && f.owner != (collector.Owner{}) && !slices.Contains(out.Owners, f.owner) {
 		out.Owners = append(out.Owners, f.owner)
 	}
@@ -124,14 +127,18 @@ func (g *gpu) tellOwners(out *collector.GPU) {
 	if t.owner.Kind == "job" {
 		resource, source = "gres/gpu", "slurm"
 	}
-	out.Allocations = []collector.Allocation{{UUID: g.uuid, Owner: t.owner, Container: t.container, Resource: resource, Source: source}}
+	if g.guest != nil {
+		resource = "nvidia.com/gpu.shared"
+		out.Allocations = []collector.Allocation{{UUID: g.uuid, Owner: g.guest.owner, Container: "main", Resource: resource, Source: source}}
+	}
+	out.Allocations = append(out.Allocations, collector.Allocation{UUID: g.uuid, Owner: t.owner, Container: t.container, Resource: resource, Source: source})
 }
 
 // sources are those of an agent that may read all.
 func (n *Node) sources() []collector.SourceState {
 	out := make([]collector.SourceState, 0, len(sourceNames))
 	for _, name := range sourceNames {
-		out = append(out, collector.SourceState{Name: name, Interval: n.step(), Duration: 3 * time.Millisecond, Last: n.now, Samples: n.samples, Expected: true})
+		out = append(out, collector.SourceState{Name: name, Interval: n.step, Duration: 3 * time.Millisecond, Last: n.now, Samples: n.samples, Expected: true})
 	}
 	return out
 }

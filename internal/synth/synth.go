@@ -74,6 +74,7 @@ type Node struct {
 	cfg       Config
 	rng       *rand.Rand
 	now, boot time.Time
+	step      time.Duration // that the newest snapshot ends
 	bootID    int
 	gpus      []*gpu
 	tenants   []*tenant
@@ -93,7 +94,6 @@ type Node struct {
 	stale     bool                 // tenants have changed since
 	trial     bool                 // the trial is on
 	cluster   cluster
-	account   account
 	last      *collector.Snapshot
 }
 
@@ -122,13 +122,14 @@ func New(cfg Config) *Node {
 // Next lives through one step and returns what an agent sees at its end; nil if none
 // looked, as while the node boots.
 func (n *Node) Next() *collector.Snapshot {
-	n.now = n.now.Add(n.step())
+	n.step = n.nextStep()
+	n.now = n.now.Add(n.step)
 	n.plan.step(n)
 	n.try()
 	if n.cfg.Life == ClusterStage {
 		return n.cluster.snapshot(n)
 	}
-	dt := n.step().Seconds()
+	dt := n.step.Seconds()
 	ask := demandOnHost{}
 	for _, t := range n.tenants {
 		t.live(n, dt)
@@ -138,7 +139,6 @@ func (n *Node) Next() *collector.Snapshot {
 		g.step(n, dt)
 	}
 	n.host.step(ask, n, dt)
-	n.account.book(n, dt)
 	if n.now.Before(n.dark) {
 		n.events = nil
 		return nil
@@ -146,11 +146,20 @@ func (n *Node) Next() *collector.Snapshot {
 	return n.snapshot()
 }
 
-// step is the time between snapshots: coarse for as long as a trial's node is only
-// learned.
-func (n *Node) step() time.Duration {
-	if t := n.cfg.Trial; t != nil && t.Learn > 0 && n.now.Before(t.From.Add(-t.Warm)) {
-		return coarse
+// nextStep is the time until the next snapshot: coarse, by the hours of the clock, for as
+// long as a trial's node is only learned.
+func (n *Node) nextStep() time.Duration {
+	t := n.cfg.Trial
+	if t == nil || t.Learn == 0 || n.now.Equal(n.cfg.Start) {
+		return n.cfg.Step
+	}
+	begin := t.From.Add(-t.Warm)
+	next := n.now.Truncate(coarse).Add(coarse)
+	if begin.Before(next) {
+		next = begin
+	}
+	if next.After(n.now) {
+		return next.Sub(n.now)
 	}
 	return n.cfg.Step
 }

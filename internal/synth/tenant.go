@@ -75,6 +75,7 @@ type tenant struct {
 	ask         demandOnHost
 	sensitivity string // class of its data
 	privileged  bool   // its container is
+	labels      []collector.Label
 
 	software software
 	learner  learner
@@ -150,7 +151,7 @@ func (t *tenant) start(n *Node) {
 	for _, g := range t.gpus {
 		n.lastPID += 1 + t.rng.IntN(40)
 		g.procs = []*process{{pid: n.lastPID, start: uint64(n.now.Sub(n.boot).Seconds() * 100), name: t.name, uid: t.uid,
-			owner: t.owner, container: t.container, mem: t.mem, privileged: t.privileged}}
+			owner: t.owner, container: t.container, mem: t.mem, privileged: t.privileged, mps: g.server != nil}}
 	}
 	n.stale = true
 }
@@ -259,7 +260,7 @@ const cpusPerGPU, podCPUs, memoryPerGPU = 24.0, 16.0, 256 << 30
 // describe writes what is known of the tenant as a workload.
 func (t *tenant) describe(now time.Time) collector.Workload {
 	r, n := t.readings, float64(len(t.gpus))
-	w := collector.Workload{Owner: t.owner, Stage: t.stage, Sensitivity: t.sensitivity}
+	w := collector.Workload{Owner: t.owner, Stage: t.stage, Sensitivity: t.sensitivity, Labels: t.labels}
 	setAll(r, metric.WorkloadBlockBytes, t.block[:]...)
 	if t.container != "" {
 		w.Containers = []string{t.container}

@@ -245,7 +245,7 @@ func TestPageReadsAsTheModelSays(t *testing.T) {
 	}
 	var got *collector.Part
 	var want *collector.Part
-	for _, at := range []time.Duration{10 * time.Minute, 11 * time.Minute} {
+	for _, at := range []time.Duration{40 * time.Minute, 41 * time.Minute} {
 		want = update(t, n, at)
 		if got, err = source.Sample(t.Context()); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@
 package trial
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -38,6 +39,9 @@ func (o Options) forCase(c *synth.Case) Options {
 	if c.Controlled {
 		o.Detectors.Isolation.Controlled, o.Detectors.UnknownUse.Controlled = true, true
 	}
+	if c.Capped {
+		o.Detectors.Spend.CapLabel = synth.CapLabel
+	}
 	o.Detectors.Saturated.QueueTimeSLO = c.Objective
 	o.Cluster.Waiting.SLO = c.Wait
 	return o
@@ -66,7 +70,7 @@ func (o Options) engine() *detect.Engine {
 }
 
 // Run lives through one case on a node of its own.
-func (o Options) Run(c *synth.Case, number int) (*Result, error) {
+func (o Options) Run(c *synth.Case, number int) (_ *Result, err error) {
 	o = o.forCase(c)
 	from := start.Add(8*time.Hour + time.Duration(number)*37*time.Minute)
 	t := &synth.Trial{Case: c, From: from.Add(c.Learn + c.Warm), To: from.Add(c.Learn + c.Warm + c.Lasts)}
@@ -77,9 +81,17 @@ func (o Options) Run(c *synth.Case, number int) (*Result, error) {
 	n := synth.New(synth.Config{Seed: o.Seed, Name: fmt.Sprintf("synth-%02d", number), Start: from, Step: o.Step, Board: board, Life: c.Life, Trial: t})
 	gpus, owners := n.Concerned(c)
 	r := &Result{Case: c, Verdicts: map[string]int{}}
-	w := backtest.NewWatch(o.engine())
+	a, err := o.newAgent()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	w := a.watch
 	for !n.Now().After(t.To.Add(tail)) {
-		if err := observe(n, w, o); err != nil {
+		if c.Budget > 0 && !a.planned && !(c.Late && n.Now().Before(t.From)) {
+			a.plan(n.Team(), c.Budget)
+		}
+		if err := a.observe(n); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
 		if len(c.Verdicts) > 0 && n.Now().After(t.From.Add(c.Lasts/2)) && n.Now().Before(t.To) {
@@ -100,26 +112,6 @@ func least(c *synth.Case) rules.Severity {
 		return rules.Info
 	}
 	return rules.Ticket
-}
-
-// observe takes one step of the node, with a new agent where the old one has ended.
-func observe(n *synth.Node, w *backtest.Watch, o Options) error {
-	s := n.Next()
-	if s == nil {
-		return nil
-	}
-	if n.Restarted() {
-		state, err := w.Engine.Save()
-		if err != nil {
-			return err
-		}
-		w.Engine = o.engine()
-		if err := w.Engine.Restore(state); err != nil {
-			return err
-		}
-	}
-	w.Observe(s)
-	return nil
 }
 
 // ask notes the verdicts of the GPUs concerned.
@@ -156,22 +148,26 @@ func (o Options) Fleet(nodes int, lasts time.Duration) (backtest.Figures, []back
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range nodes {
-		group.Go(func() error {
+		group.Go(func() (err error) {
 			board := synth.H100
 			if i%4 == 3 {
 				board = synth.A100
 			}
 			from := start.Add(time.Duration(i%24) * time.Hour)
 			n := synth.New(synth.Config{Seed: o.Seed, Name: fmt.Sprintf("fleet-%04d", i), Start: from, Step: o.Step, Board: board, Life: lives[i%len(lives)]})
-			w := backtest.NewWatch(o.engine())
+			a, err := o.newAgent()
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, a.close()) }()
 			for n.Now().Before(from.Add(lasts)) {
-				if err := observe(n, w, o); err != nil {
+				if err := a.observe(n); err != nil {
 					return err
 				}
 			}
-			j := backtest.Judge(nil, w.Told())
+			j := backtest.Judge(nil, a.watch.Told())
 			told[i] = j.False
-			judged[i].Add(j, w.Watched)
+			judged[i].Add(j, a.watch.Watched)
 			return nil
 		})
 	}

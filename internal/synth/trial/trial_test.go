@@ -2,6 +2,7 @@ package trial
 
 import (
 	"flag"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -64,7 +65,7 @@ func TestFaultsAreFound(t *testing.T) {
 		t.Errorf("F1 over all synthetic faults and look-alikes is %.3f, want 0.95", f1)
 	}
 	var page strings.Builder
-	page.WriteString(head)
+	fmt.Fprintf(&page, head, *seed)
 	if err := r.Write(&page); err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +79,12 @@ func TestFaultsAreFound(t *testing.T) {
 const head = `# What the detectors find: synthetic faults
 
 Made by a test; do not edit. Every figure here is **synthetic**: nodes, work and faults come
-from a seeded generator (internal/synth says what its figures follow). One trial of each
-case with the defaults, snapshots of 60 s, an alert budget divided over 2,000 GPUs, and an
-agent that knows nothing before the trial but the hours that lead up to it. Where something
-must be declared to be wrong, such as an objective or a pool on which not everybody may do
-what he likes, it is. A trial is found if one of the rules that are right for it fires on
+from a generator (internal/synth says what its figures follow), here with the seed %d. One
+trial of each case with the defaults, snapshots of 60 s, an alert budget divided over 2,000
+GPUs, and an agent that knows nothing before the trial but the hours that lead up to it.
+Where something must be declared to be wrong, such as an objective, a budget or a pool on
+which not everybody may do what he likes, it is. A trial is found if one of the rules that
+are right for it fires on
 what it is about while it lasts. How to judge by recordings of your own is in
 [backtest.md](backtest.md).
 
