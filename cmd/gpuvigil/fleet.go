@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gpuvigil/alerting"
+	"gpuvigil/collector"
 	"gpuvigil/collector/owner"
 	"gpuvigil/collector/slurm"
 	"gpuvigil/detect"
@@ -85,7 +86,11 @@ func runFleet(ctx context.Context, log *slog.Logger, file, dir string, flags *we
 		return err
 	}
 	defer closeAll([]net.Listener{socket})
-	first.config.Tell = rec.tell
+	remote, err := newRemotes(first.from, dir, func() []byte { return rec.role.Page(time.Now()) }, log)
+	if err != nil {
+		return err
+	}
+	first.config.Tell, first.config.Rows = rec.tell, remote.rows()
 	rec.role = fleet.New(first.config)
 	if err := rec.restore(); err != nil {
 		return err
@@ -94,19 +99,23 @@ func runFleet(ctx context.Context, log *slog.Logger, file, dir string, flags *we
 		return err
 	}
 	log.Info("Starting gpuvigil fleet", "version", version.Info(), "state", dir)
-	return serveFleet(ctx, log, rec, first, file, hup, flags, webConfig, listeners, socket)
+	return serveFleet(ctx, log, rec, remote, first, file, hup, flags, webConfig, listeners, socket)
 }
 
 // serveFleet asks, judges, tells and answers until ctx ends.
-func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, first *asking, file string, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
+func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, remote *remotes, first *asking, file string, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
 	srv := server.NewFleet(server.FleetConfig{
 		Cluster: first.cluster, View: fleetView(rec.role), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
 		Version: server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
 	})
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return runAsking(ctx, log, file, rec, first, hup) })
+	group.Go(func() error { return runAsking(ctx, log, file, rec, remote, first, hup) })
 	group.Go(func() error {
 		rec.role.Watch(ctx)
+		return nil
+	})
+	group.Go(func() error {
+		remote.run(ctx, func(at time.Time, nodes []*collector.Snapshot) { rec.role.Observe(at, nodes) })
 		return nil
 	})
 	group.Go(func() error {
@@ -114,7 +123,7 @@ func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, first
 		return nil
 	})
 	group.Go(func() error {
-		return serve(ctx, server.HTTPServer(srv.Handler(), log), func(s *http.Server) error { return web.ServeMultiple(listeners, s, flags, log) })
+		return serve(ctx, server.HTTPServer(remote.handler(srv.Handler(), access.Authenticated), log), func(s *http.Server) error { return web.ServeMultiple(listeners, s, flags, log) })
 	})
 	group.Go(func() error {
 		return serve(ctx, server.HTTPServer(srv.SocketHandler(), log), func(s *http.Server) error { return s.Serve(socket) })
@@ -136,6 +145,7 @@ func fleetView(role *fleet.Fleet) func() server.FleetView {
 
 // asking is what one configuration makes: who is asked, what asks them, and who is told.
 type asking struct {
+	from      *config.Config
 	cluster   string
 	config    fleet.Config
 	run       []func(context.Context)
@@ -145,7 +155,7 @@ type asking struct {
 
 // runAsking asks and tells until ctx ends, after each SIGHUP by the new configuration if
 // that works.
-func runAsking(ctx context.Context, log *slog.Logger, file string, rec *fleetRecorder, now *asking, hup <-chan os.Signal) error {
+func runAsking(ctx context.Context, log *slog.Logger, file string, rec *fleetRecorder, remote *remotes, now *asking, hup <-chan os.Signal) error {
 	for now != nil {
 		inner, stop := context.WithCancel(ctx)
 		var group sync.WaitGroup
@@ -164,7 +174,7 @@ func runAsking(ctx context.Context, log *slog.Logger, file string, rec *fleetRec
 		if now == nil {
 			return err
 		}
-		now.config.Tell = rec.tell
+		now.config.Tell, now.config.Rows = rec.tell, remote.rows()
 		rec.role.Configure(now.config)
 		if err := rec.outbox.Configure(now.outbox, now.receivers...); err != nil {
 			return err
@@ -198,8 +208,8 @@ func loadFleet(file string, log *slog.Logger) (*asking, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !cfg.Fleet.Slurm.Given() && !cfg.Fleet.Kubernetes.Enabled {
-		return nil, errors.New("there is nothing to ask: give fleet.slurm.slurmrestd_url, fleet.slurm.squeue or fleet.kubernetes.enabled in the configuration, see gpuvigil check --example")
+	if !cfg.Fleet.Slurm.Given() && !cfg.Fleet.Kubernetes.Enabled && !cfg.Fleet.Receive.Enabled {
+		return nil, errors.New("there is nothing to ask: give fleet.slurm.slurmrestd_url, fleet.slurm.squeue, fleet.kubernetes.enabled or fleet.receive.enabled in the configuration, see gpuvigil check --example")
 	}
 	if err := checkFleetSecrets(cfg); err != nil {
 		return nil, err
@@ -212,7 +222,7 @@ func loadFleet(file string, log *slog.Logger) (*asking, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &asking{cluster: cmp.Or(cfg.Cluster, "cluster")}
+	a := &asking{from: cfg, cluster: cmp.Or(cfg.Cluster, "cluster")}
 	if a.receivers, err = receivers(cfg, log); err != nil {
 		return nil, err
 	}
@@ -309,7 +319,7 @@ func apiUserAgent(part string) string { return "gpuvigil-" + part + "/" + versio
 
 // checkFleetSecrets reads what the role sends to slurmrestd once.
 func checkFleetSecrets(cfg *config.Config) error {
-	var errs []error
+	errs := []error{checkPush(cfg, "fleet.remote_write", &cfg.Fleet.RemoteWrite)}
 	for key, file := range map[string]string{"user_file": cfg.Fleet.Slurm.UserFile, "token_file": cfg.Fleet.Slurm.TokenFile} {
 		if file == "" {
 			continue

@@ -106,8 +106,10 @@ type Config struct {
 	Nodes      detect.DetectorConfig // of nodes that no agent judges
 	Budget     detect.Budget         // of false findings, divided over the GPUs of all nodes
 	Rules      map[rules.ID]detect.Setting
-	Told       []func(add func(d *metric.Def, v float64, labels ...string)) // that have more to say on the page
 	Log        *slog.Logger
+
+	// Rows add what others have to say to the page. They are called for each scrape.
+	Rows []func(add func(d *metric.Def, v float64, labels ...string))
 
 	// Tell is given the incidents that opened, changed or resolved, in order; nil: nobody
 	// is told. It must not block.
