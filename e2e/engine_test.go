@@ -118,3 +118,17 @@ func (e *engine) samples(ctx context.Context, selector string) ([]model.SamplePa
 	}
 	return m[0].Values, nil
 }
+
+// has is an error if the expression gives nothing now.
+func (e *engine) has(ctx context.Context, expr string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	v, _, _, err := e.Query(ctx, expr, time.Now())
+	if err != nil {
+		return err
+	}
+	if vector, ok := v.(model.Vector); !ok || len(vector) == 0 {
+		return fmt.Errorf("%s: nothing comes of %s", e.name, expr)
+	}
+	return nil
+}

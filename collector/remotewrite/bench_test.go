@@ -3,9 +3,12 @@ package remotewrite
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,4 +92,56 @@ func BenchmarkCut(b *testing.B) {
 		r.pending = append(r.pending[:0], all...)
 		r.Cut(time.UnixMilli(1 << 40))
 	}
+}
+
+// BenchmarkInterval is all there is to do for 1,000 GPUs each 15 s: 60,000 samples are
+// received, and snapshots made of them by the assembler that is used in earnest.
+func BenchmarkInterval(b *testing.B) {
+	const gpus = 1000
+	assembler := series.New(series.Config{})
+	var names []string
+	for _, name := range assembler.Metrics() {
+		if strings.HasPrefix(name, "DCGM_FI_") && len(names) < 60 {
+			names = append(names, name)
+		}
+	}
+	r := New(Config{Interval: 15 * time.Second, Grace: time.Second, Keep: 5 * time.Minute, Assembler: assembler, Log: slog.New(slog.DiscardHandler)})
+	rng := rand.New(rand.NewPCG(1, 2))
+	var all []sent
+	for g := range gpus {
+		for i, s := range gpuSeries(g, rng) {
+			s.labels[0].Value = names[i%len(names)]
+			all = append(all, s)
+		}
+	}
+	handler, at := r.Handler(), time.Now().Add(-4*time.Minute)
+	interval := func() {
+		at = at.Add(time.Millisecond) // so that a long run does not leave the present
+		for i := range all {
+			all[i].samples[0].at = at.UnixMilli()
+		}
+		b.StopTimer()
+		var bodies [][]byte
+		for part := range slices.Chunk(all, 2000) {
+			bodies = append(bodies, packed(first(part...)))
+		}
+		b.StartTimer()
+		for _, body := range bodies {
+			req := httptest.NewRequest(http.MethodPost, "/api/v1/write", bytes.NewReader(body))
+			req.Header.Set("Content-Type", firstType)
+			w := httptest.NewRecorder()
+			if handler.ServeHTTP(w, req); w.Code != 204 {
+				b.Fatalf("answer %d: %s", w.Code, w.Body)
+			}
+		}
+		if got := r.Cut(at); len(got) != gpus/8 {
+			b.Fatalf("%d snapshots, want one of each of %d nodes", len(got), gpus/8)
+		}
+	}
+	interval() // the series are new once
+	b.ReportAllocs()
+	for b.Loop() {
+		interval()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(all)), "ns/sample")
 }
