@@ -26,6 +26,9 @@ import (
 // writePath is where the role receives remote write, as Prometheus does.
 const writePath = "/api/v1/write"
 
+// fleetJob is the label job of what the role sends, unless the configuration has another.
+const fleetJob = "gpuvigil-fleet"
+
 // remotes are the role's remote write, in and out. What there is of it is decided at the
 // start: a reload does not change it.
 type remotes struct {
@@ -43,10 +46,11 @@ func newRemotes(cfg *config.Config, dir string, page func() []byte, log *slog.Lo
 		r.receiver = remotewrite.New(remotewrite.Config{
 			Interval: time.Duration(c.Interval), Grace: time.Duration(c.Grace), Keep: receiveKeep, Limits: remotewrite.Limits{Samples: c.MaxSamples},
 			Assembler: series.New(series.Config{Lookback: receiveKeep, Log: log}), Log: log,
+			Own: series.Label{Name: "job", Value: cmp.Or(cfg.Fleet.RemoteWrite.Labels["job"], fleetJob)},
 		})
 	}
 	if c := &cfg.Fleet.RemoteWrite; c.Given() {
-		p, err := newPusher(c, pushed{page: judged(page), job: "gpuvigil-fleet", instance: cmp.Or(cfg.Cluster, "cluster"), dir: filepath.Join(dir, "fleet-push")}, log)
+		p, err := newPusher(c, pushed{page: judged(page), job: fleetJob, instance: cmp.Or(cfg.Cluster, "cluster"), dir: filepath.Join(dir, "fleet-push")}, log)
 		if err != nil {
 			return nil, fmt.Errorf("fleet.remote_write: %w", err)
 		}

@@ -194,7 +194,7 @@ func TestFleetReloads(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := runAsking(ctx, log, path, rec, first, hup); err != nil {
+		if err := runAsking(ctx, log, path, rec, &remotes{}, first, hup); err != nil {
 			t.Errorf("the role ends with: %v", err)
 		}
 	}()

@@ -52,7 +52,12 @@ type Config struct {
 	Keep      time.Duration // samples that were taken longer ago say nothing any more
 	Limits    Limits
 	Assembler Assembler
-	Log       *slog.Logger
+
+	// Own is a label of what is sent by who receives here: a database that sends on all
+	// that it has would otherwise have it judge its own findings. Zero: there is none.
+	Own series.Label
+
+	Log *slog.Logger
 }
 
 // maxAhead is how far a sender's clock may go before ours.
@@ -157,7 +162,7 @@ func (r *Receiver) meet(b *batch, s *one) *entry {
 	e := &entry{reason: reason}
 	if reason == "" {
 		name := labels[slices.IndexFunc(labels, func(l series.Label) bool { return l.Name == nameLabel })].Value
-		if e.labels = labels; !r.names[name] {
+		if e.labels = labels; !r.names[name] || slices.Contains(labels, r.cfg.Own) {
 			e = unwanted
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"gpuvigil/collector"
+	"gpuvigil/collector/series"
 	"gpuvigil/internal/metric"
 )
 
@@ -169,5 +170,17 @@ func TestTell(t *testing.T) {
 		if sum[what] != want {
 			t.Errorf("%s: %v, want %v", what, sum[what], want)
 		}
+	}
+}
+
+// What the role has sent comes back from a database that sends on all that it has.
+func TestOwnSeriesAreNotTaken(t *testing.T) {
+	b := newBook("vigil_finding")
+	r := receiver(b, Limits{})
+	r.cfg.Own = series.Label{Name: "job", Value: "gpuvigil-fleet"}
+	give(t, r, first(sent{named("vigil_finding", "job", "gpuvigil-fleet"), []sample{{after(1), 1}}}, sent{named("vigil_finding", "job", "gpuvigil"), []sample{{after(1), 1}}}), false, noon)
+	r.Cut(noon.Add(time.Minute))
+	if diff := cmp.Diff([]string{"__name__=vigil_finding job=gpuvigil 12:00:01.000 1", "cut 12:01:00"}, b.lines); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
