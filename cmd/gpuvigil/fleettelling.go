@@ -21,11 +21,11 @@ const reachNodes = 64
 func (r *fleetRecorder) tellsFor(a *asking) error {
 	a.outbox.Current, a.outbox.Context = r.incident, func(i *detect.Incident) alerting.Context { return r.reach(a.cfg, i) }
 	links := (&pipeline{cfg: a.cfg}).links
+	message := func(i *detect.Incident) alerting.Message {
+		return alerting.Message{Incident: *i, Rule: rules.Get(i.Rule), Node: a.cluster, Links: links(i)}
+	}
 	senders, err := alertmanagers{
-		incidents: r.incidents,
-		message: func(i *detect.Incident) alerting.Message {
-			return alerting.Message{Incident: *i, Rule: rules.Get(i.Rule), Node: a.cluster, Links: links(i)}
-		},
+		incidents: r.incidents, message: message,
 		allow: r.outbox.Allow, watches: r.watches, log: r.log,
 	}.senders(a.cfg)
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *fleetRecorder) tellsFor(a *asking) error {
 	a.outbox.Links = func(i *detect.Incident) []alerting.Link {
 		out := links(i)
 		for _, s := range senders {
-			out = append(out, alerting.Link{Title: "Silence in " + s.Name(), URL: s.SilenceURL(i)})
+			out = append(out, alerting.Link{Title: "Silence in " + s.Name(), URL: s.SilenceURL(message(i))})
 		}
 		return out
 	}
