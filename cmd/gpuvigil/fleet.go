@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gpuvigil/alerting"
+	"gpuvigil/collector"
 	"gpuvigil/collector/owner"
 	"gpuvigil/collector/slurm"
 	"gpuvigil/detect"
@@ -85,9 +86,14 @@ func runFleet(ctx context.Context, log *slog.Logger, file, dir string, flags *we
 		return err
 	}
 	defer closeAll([]net.Listener{socket})
+	remote, err := newRemotes(first.cfg, dir, func() []byte { return rec.role.Page(time.Now()) }, log)
+	if err != nil {
+		return err
+	}
 	if err := rec.tellsFor(first); err != nil {
 		return err
 	}
+	first.config.Rows = remote.rows()
 	rec.role = fleet.New(first.config)
 	if err := rec.restore(); err != nil {
 		return err
@@ -96,19 +102,23 @@ func runFleet(ctx context.Context, log *slog.Logger, file, dir string, flags *we
 		return err
 	}
 	log.Info("Starting gpuvigil fleet", "version", version.Info(), "state", dir)
-	return serveFleet(ctx, log, rec, first, file, hup, flags, webConfig, listeners, socket)
+	return serveFleet(ctx, log, rec, remote, first, file, hup, flags, webConfig, listeners, socket)
 }
 
 // serveFleet asks, judges, tells and answers until ctx ends.
-func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, first *asking, file string, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
+func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, remote *remotes, first *asking, file string, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
 	srv := server.NewFleet(server.FleetConfig{
 		Cluster: first.cluster, View: fleetView(rec.role), Telling: rec.telling(), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
 		Version: server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
 	})
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return runAsking(ctx, log, file, rec, first, hup) })
+	group.Go(func() error { return runAsking(ctx, log, file, rec, remote, first, hup) })
 	group.Go(func() error {
 		rec.role.Watch(ctx)
+		return nil
+	})
+	group.Go(func() error {
+		remote.run(ctx, func(at time.Time, nodes []*collector.Snapshot) { rec.role.Observe(at, nodes) })
 		return nil
 	})
 	group.Go(func() error {
@@ -116,7 +126,7 @@ func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, first
 		return nil
 	})
 	group.Go(func() error {
-		return serve(ctx, server.HTTPServer(srv.Handler(), log), func(s *http.Server) error { return web.ServeMultiple(listeners, s, flags, log) })
+		return serve(ctx, server.HTTPServer(remote.handler(srv.Handler(), access.Authenticated), log), func(s *http.Server) error { return web.ServeMultiple(listeners, s, flags, log) })
 	})
 	group.Go(func() error {
 		return serve(ctx, server.HTTPServer(srv.SocketHandler(), log), func(s *http.Server) error { return s.Serve(socket) })
@@ -149,7 +159,7 @@ type asking struct {
 
 // runAsking asks and tells until ctx ends, after each SIGHUP by the new configuration if
 // that works.
-func runAsking(ctx context.Context, log *slog.Logger, file string, rec *fleetRecorder, now *asking, hup <-chan os.Signal) error {
+func runAsking(ctx context.Context, log *slog.Logger, file string, rec *fleetRecorder, remote *remotes, now *asking, hup <-chan os.Signal) error {
 	for now != nil {
 		inner, stop := context.WithCancel(ctx)
 		var group sync.WaitGroup
@@ -169,6 +179,7 @@ func runAsking(ctx context.Context, log *slog.Logger, file string, rec *fleetRec
 			return errors.Join(err, failed)
 		}
 		now = next
+		now.config.Rows = remote.rows()
 		rec.role.Configure(now.config)
 		if err := rec.outbox.Configure(now.outbox, now.receivers...); err != nil {
 			return err
@@ -205,8 +216,8 @@ func loadFleet(file string, log *slog.Logger) (*asking, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !cfg.Fleet.Slurm.Given() && !cfg.Fleet.Kubernetes.Enabled {
-		return nil, errors.New("there is nothing to ask: give fleet.slurm.slurmrestd_url, fleet.slurm.squeue or fleet.kubernetes.enabled in the configuration, see gpuvigil check --example")
+	if !cfg.Fleet.Slurm.Given() && !cfg.Fleet.Kubernetes.Enabled && !cfg.Fleet.Receive.Enabled {
+		return nil, errors.New("there is nothing to ask: give fleet.slurm.slurmrestd_url, fleet.slurm.squeue, fleet.kubernetes.enabled or fleet.receive.enabled in the configuration, see gpuvigil check --example")
 	}
 	if err := checkFleetSecrets(cfg); err != nil {
 		return nil, err
@@ -315,7 +326,7 @@ func apiUserAgent(part string) string { return "gpuvigil-" + part + "/" + versio
 
 // checkFleetSecrets reads what the role sends to slurmrestd once.
 func checkFleetSecrets(cfg *config.Config) error {
-	var errs []error
+	errs := []error{checkPush(cfg, "fleet.remote_write", &cfg.Fleet.RemoteWrite)}
 	for key, file := range map[string]string{"user_file": cfg.Fleet.Slurm.UserFile, "token_file": cfg.Fleet.Slurm.TokenFile} {
 		if file == "" {
 			continue

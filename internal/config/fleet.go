@@ -15,6 +15,9 @@ type Fleet struct {
 	Kubernetes FleetKubernetes `yaml:"kubernetes"`
 	Waiting    FleetWaiting    `yaml:"waiting"`
 	Agents     FleetAgents     `yaml:"agents"`
+
+	Receive     FleetReceive `yaml:"receive"`
+	RemoteWrite Push         `yaml:"remote_write"` // where the role's own series go
 }
 
 // FleetWaiting says when jobs that wait are a finding.
@@ -66,6 +69,8 @@ func defaultFleet() Fleet {
 			Claims: true, Kueue: true, Volcano: true, Ray: true, Autoscalers: true},
 		FleetWaiting{FreeFor: Duration(15 * time.Minute)},
 		FleetAgents{Timeout: Duration(5 * time.Second)},
+		defaultFleetReceive(),
+		defaultPush(),
 	}
 }
 
@@ -79,6 +84,8 @@ func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	f.Kubernetes.check(fail)
 	f.Waiting.check(fail)
 	f.Agents.check(fail)
+	f.Receive.check(fail)
+	f.RemoteWrite.check("fleet.remote_write", fail)
 	s := &f.Slurm
 	const key = "fleet.slurm"
 	checkURL(s.URL, key+".slurmrestd_url", false, fail)
