@@ -89,10 +89,10 @@ arm64: ## what the detectors find on arm64, under emulation, is what they find h
 	grep -q '"rule"' $(REPLAY)/here.json; cmp $(REPLAY)/here.json $(REPLAY)/arm64.json
 
 # Not cached: what these tests run (the product's binary, Prometheus) is not among what go test sees change.
-e2e: $(BIN)/prometheus $(BIN)/alertmanager ## the agent under a real Prometheus server and Alertmanager
+e2e: $(BIN)/prometheus $(BIN)/victoria-metrics $(BIN)/alertmanager ## the agent under real Prometheus, VictoriaMetrics and Alertmanager servers
 	go -C e2e test -v -count=1 ./...
 
-tools: $(BIN)/prometheus $(BIN)/alertmanager $(BIN)/staticcheck $(BIN)/vulncheck ## build the pinned tools into e2e/tools/bin
+tools: $(BIN)/prometheus $(BIN)/victoria-metrics $(BIN)/alertmanager $(BIN)/staticcheck $(BIN)/vulncheck ## build the pinned tools into e2e/tools/bin
 
 # Prometheus is most of a first `make test`. Its clouds' service discovery is left out; without inlining and debug
 # information the rest compiles in two thirds of the time, and is fast enough for a test's server.
@@ -101,6 +101,12 @@ $(BIN)/prometheus $(BIN)/promtool &: $(TOOLS)/prometheus/go.mod $(TOOLS)/prometh
 	CGO_ENABLED=0 go -C $(TOOLS)/prometheus build -tags remove_all_sd -gcflags 'all=-l -dwarf=false' -ldflags '-s -w' \
 		-o ../bin/ $(PROMETHEUS)/prometheus $(PROMETHEUS)/promtool
 	touch $(BIN)/prometheus $(BIN)/promtool
+
+# The last release that Go 1.26 builds.
+$(BIN)/victoria-metrics: $(TOOLS)/victoriametrics/go.mod $(TOOLS)/victoriametrics/go.sum
+	CGO_ENABLED=0 go -C $(TOOLS)/victoriametrics build -gcflags 'all=-l -dwarf=false' -ldflags '-s -w' \
+		-o ../bin/ github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
+	touch $@
 
 # A module is without the pages that are made for a release, which the program embeds: it is built from a copy with an
 # empty one, by its own go.mod.

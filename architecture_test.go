@@ -63,6 +63,8 @@ var bans = []ban{
 		reason: "a dashboard is made from names alone"},
 	{from: []string{"internal/server"}, to: []string{"..."}, except: []string{"internal/server", "collector", "detect/...", "rules/...", "internal/cost", "internal/metric", "internal/text"},
 		reason: "the server shows the last snapshot and view: it samples nothing and notifies nobody"},
+	{from: []string{"internal/push"}, to: []string{"..."}, except: []string{"internal/push", "internal/metric", "internal/text"},
+		reason: "what is pushed is a page, whoever has written it"},
 	{from: []string{"internal/store"}, to: []string{"..."}, except: []string{"internal/store", "internal/metric"},
 		reason: "the state file keeps bytes and does not know what they mean"},
 	{from: []string{"internal/price"}, to: []string{"...", elsewhere}, except: []string{"internal/price"},

@@ -28,6 +28,8 @@ var undrawn = map[*metric.Def]string{
 	metric.FleetSamples: "as above", metric.FleetSeriesRefused: "as above", metric.FleetStrangers: "as above", metric.FleetUnreadable: "as above",
 	metric.PromQLUp: "what reading a Prometheus costs, for whoever runs that one; that it does not answer is on the page and in the log", metric.PromQLQueries: "as above", metric.PromQLFailures: "as above", metric.PromQLSeconds: "as above",
 	metric.PromQLBytes: "as above", metric.PromQLSamples: "as above", metric.PromQLWarnings: "as above", metric.PromQLEnded: "as above", metric.PromQLLast: "as above", metric.PromQLRound: "as above", metric.PromQLSeries: "as above", metric.PromQLNames: "as above",
+	metric.PushRequests: "whether a node is behind shows in the age of what its panels draw; for whoever looks into it, docs/push.md", metric.PushSamples: "as above", metric.PushBytes: "as above", metric.PushAge: "as above", metric.PushLost: "as above",
+	metric.WriteRequests: "how much the role is sent, for whoever looks into it, docs/push.md", metric.WriteBytes: "as above", metric.WriteSamples: "as above", metric.WritePending: "as above", metric.WriteKnown: "as above", metric.WriteCut: "as above",
 	metric.RuleNeed: "gpuvigil promote and status tell it; it changes with the fleet only", metric.RuleClean: "as above", metric.RuleProof: "as above",
 	metric.Heartbeat:      "for an alert on what stands still, or for somebody outside to miss: drawn it is a straight line",
 	metric.MIGMemoryFree:  "capacity less used, which are drawn",

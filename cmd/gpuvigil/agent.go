@@ -17,6 +17,7 @@ import (
 
 	vm "github.com/VictoriaMetrics/metrics"
 	"github.com/coreos/go-systemd/v22/activation"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 	"golang.org/x/sync/errgroup"
@@ -27,6 +28,7 @@ import (
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/ledger"
 	"gpuvigil/internal/metric"
+	"gpuvigil/internal/push"
 	"gpuvigil/internal/server"
 	"gpuvigil/internal/store"
 )
@@ -110,12 +112,21 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 		return err
 	}
 	a.pipeline.Store(first)
-	srv := server.New(a.serverConfig(webConfig, cfg))
+	srv, pusher, err := a.server(webConfig, cfg, dir)
+	if err != nil {
+		return err
+	}
 	p.log.Info("Starting gpuvigil", "version", version.Info(), "node", cfg.Node, "state", dir, "simulated", demo != nil)
 	defer p.log.Info("Stopped.")
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.pipelines(ctx, first, hup) })
+	if pusher != nil {
+		group.Go(func() error {
+			pusher.Run(ctx)
+			return nil
+		})
+	}
 	group.Go(func() error {
 		return serve(ctx, server.HTTPServer(srv.Handler(), p.log), func(s *http.Server) error { return web.ServeMultiple(listeners, s, flags.web, p.log) })
 	})
@@ -265,6 +276,26 @@ func (a *agent) reload() (*pipeline, error) {
 		return nil, err
 	}
 	return a.build(cfg)
+}
+
+// server returns what shows the agent and, if the configuration wants it, what pushes the
+// same page; nil if not.
+func (a *agent) server(web *webConfig, cfg *config.Config, dir string) (*server.Server, *push.Pusher, error) {
+	shows := a.serverConfig(web, cfg)
+	if !cfg.Push.Given() {
+		return server.New(shows), nil, nil
+	}
+	var srv *server.Server // the page says how it is pushed, and is what is pushed
+	pusher, err := newPusher(&cfg.Push, pushed{
+		page: func() ([]*dto.MetricFamily, func(), error) { return srv.Gather() },
+		job:  "gpuvigil", instance: cfg.Node, dir: filepath.Join(dir, pushDir(a.demo)),
+	}, a.log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("push: %w", err)
+	}
+	shows.Told = pusher.Tell
+	srv = server.New(shows)
+	return srv, pusher, nil
 }
 
 func (a *agent) serverConfig(web *webConfig, cfg *config.Config) server.Config {

@@ -93,9 +93,14 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 		return err
 	}
 	defer closeAll([]net.Listener{socket})
+	remote, err := newRemotes(first.cfg, dir, func() []byte { return rec.role.Page(time.Now()) }, log)
+	if err != nil {
+		return err
+	}
 	if err := rec.tellsFor(first); err != nil {
 		return err
 	}
+	first.config.Rows = append(first.config.Rows, remote.rows()...)
 	rec.role = fleet.New(first.config)
 	if err := rec.restore(); err != nil {
 		return err
@@ -104,19 +109,23 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 		return err
 	}
 	log.Info("Starting gpuvigil fleet", "version", version.Info(), "state", dir)
-	return serveFleet(ctx, log, rec, first, from, hup, flags, webConfig, listeners, socket)
+	return serveFleet(ctx, log, rec, remote, first, from, hup, flags, webConfig, listeners, socket)
 }
 
 // serveFleet asks, judges, tells and answers until ctx ends.
-func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, first *asking, from fleetInput, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
+func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, remote *remotes, first *asking, from fleetInput, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
 	srv := server.NewFleet(server.FleetConfig{
 		Cluster: first.cluster, View: fleetView(rec), Telling: rec.telling(), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
 		Version: server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
 	})
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return runAsking(ctx, log, from, rec, first, hup) })
+	group.Go(func() error { return runAsking(ctx, log, from, rec, remote, first, hup) })
 	group.Go(func() error {
 		rec.role.Watch(ctx)
+		return nil
+	})
+	group.Go(func() error {
+		remote.run(ctx, func(at time.Time, nodes []*collector.Snapshot) { rec.role.Observe(at, nodes) })
 		return nil
 	})
 	group.Go(func() error {
@@ -124,7 +133,7 @@ func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, first
 		return nil
 	})
 	group.Go(func() error {
-		return serve(ctx, server.HTTPServer(srv.Handler(), log), func(s *http.Server) error { return web.ServeMultiple(listeners, s, flags, log) })
+		return serve(ctx, server.HTTPServer(remote.handler(srv.Handler(), access.Authenticated), log), func(s *http.Server) error { return web.ServeMultiple(listeners, s, flags, log) })
 	})
 	group.Go(func() error {
 		return serve(ctx, server.HTTPServer(srv.SocketHandler(), log), func(s *http.Server) error { return s.Serve(socket) })
@@ -162,7 +171,7 @@ type asking struct {
 
 // runAsking asks and tells until ctx ends, after each SIGHUP by the new configuration if
 // that works.
-func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *fleetRecorder, now *asking, hup <-chan os.Signal) error {
+func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *fleetRecorder, remote *remotes, now *asking, hup <-chan os.Signal) error {
 	for now != nil {
 		now.observe = func(at time.Time, snapshots []*collector.Snapshot) { rec.role.Observe(at, snapshots) }
 		rec.found.Store(now.found)
@@ -184,6 +193,7 @@ func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *flee
 			return errors.Join(err, failed)
 		}
 		now = next
+		now.config.Rows = append(now.config.Rows, remote.rows()...)
 		rec.role.Configure(now.config)
 		if err := rec.outbox.Configure(now.outbox, now.receivers...); err != nil {
 			return err
@@ -223,8 +233,8 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 	if from.prometheus != "" {
 		cfg.Fleet.Prometheus.URL = from.prometheus
 	}
-	if !cfg.Fleet.Slurm.Given() && !cfg.Fleet.Kubernetes.Enabled && !cfg.Fleet.Prometheus.Given() {
-		return nil, errors.New("there is nothing to ask: give --prometheus.url, or fleet.prometheus.url, fleet.slurm.slurmrestd_url, fleet.slurm.squeue or fleet.kubernetes.enabled in the configuration, see gpuvigil check --example")
+	if !cfg.Fleet.Slurm.Given() && !cfg.Fleet.Kubernetes.Enabled && !cfg.Fleet.Prometheus.Given() && !cfg.Fleet.Receive.Enabled {
+		return nil, errors.New("there is nothing to ask: give --prometheus.url, or fleet.prometheus.url, fleet.slurm.slurmrestd_url, fleet.slurm.squeue, fleet.kubernetes.enabled or fleet.receive.enabled in the configuration, see gpuvigil check --example")
 	}
 	if err := checkFleetSecrets(cfg); err != nil {
 		return nil, err
@@ -338,7 +348,7 @@ func apiUserAgent(part string) string { return "gpuvigil-" + part + "/" + versio
 
 // checkFleetSecrets reads what the role sends to slurmrestd once.
 func checkFleetSecrets(cfg *config.Config) error {
-	errs := checkPrometheusSecrets(cfg)
+	errs := append(checkPrometheusSecrets(cfg), checkPush(cfg, "fleet.remote_write", &cfg.Fleet.RemoteWrite))
 	for key, file := range map[string]string{"user_file": cfg.Fleet.Slurm.UserFile, "token_file": cfg.Fleet.Slurm.TokenFile} {
 		if file == "" {
 			continue

@@ -123,6 +123,8 @@ func TestFleetThatCannotAsk(t *testing.T) {
 	}
 	f("", "fleet.slurm.squeue")
 	f("fleet: {slurm: {slurmrestd_url: 'http://127.0.0.1:1/slurm/v0.0.40', token_file: /absent}}", "fleet.slurm.token_file")
+	f("fleet: {receive: {enabled: true}, remote_write: {url: 'http://127.0.0.1:1/w', bearer_token_file: /absent}}", "fleet.remote_write.bearer_token_file")
+	f("fleet: {receive: {enabled: true}, remote_write: {url: 'https://127.0.0.1:1/w', tls: {ca_file: /absent}}}", "fleet.remote_write.tls.ca_file")
 	f("fleet: {kubernetes: {enabled: true}}", "service account")
 	f("fleet: {prometheus: {url: 'http://127.0.0.1:1', bearer_token_file: /absent}}", "fleet.prometheus.bearer_token_file")
 	f("fleet: {prometheus: {url: 'http://127.0.0.1:1', headers: [{name: X-Key, value_file: /absent}]}}", "fleet.prometheus.headers[0].value_file")
@@ -198,7 +200,7 @@ func TestFleetReloads(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := runAsking(ctx, log, fleetInput{file: path}, rec, first, hup); err != nil {
+		if err := runAsking(ctx, log, fleetInput{file: path}, rec, &remotes{}, first, hup); err != nil {
 			t.Errorf("the role ends with: %v", err)
 		}
 	}()

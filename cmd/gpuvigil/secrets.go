@@ -77,6 +77,7 @@ func checkSecrets(c *config.Config) error {
 		errs = append(errs, checkPage(c, fmt.Sprintf("inference.targets[%d]", i), t.Page))
 	}
 	errs = append(errs, checkTargetSecrets(c), checkPage(c, "nvml.source", c.NVML.Source.Page), checkPage(c, "host.source", c.Host.Source.Page))
+	errs = append(errs, checkPush(c, "push", &c.Push))
 	_, err := userKey(c)
 	return errors.Join(append(errs, err)...)
 }

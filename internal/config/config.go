@@ -33,6 +33,7 @@ type Config struct {
 	Sampling   Sampling          `yaml:"sampling"`
 	NVML       NVML              `yaml:"nvml"`
 	Metrics    Metrics           `yaml:"metrics"`
+	Push       Push              `yaml:"push"`
 	Host       Host              `yaml:"host"`
 	Inference  Inference         `yaml:"inference"`
 	Owners     Owners            `yaml:"owners"`
@@ -228,6 +229,7 @@ func Default() *Config {
 		Owners:     defaultOwners(),
 		Kubernetes: defaultKubernetes(),
 		Fleet:      defaultFleet(),
+		Push:       defaultPush(),
 		Movement:   defaultMovement(),
 		Textfile:   defaultTextfile(),
 		Change:     Free,
@@ -402,6 +404,7 @@ func (c *Config) check(said []mistake) []mistake {
 	c.Versions.check(fail)
 	c.Inventory.check(fail)
 	c.Fleet.check(fail)
+	c.Push.check("push", fail)
 	c.Textfile.check(fail)
 	c.checkMoney(fail)
 	c.checkOwners(fail)

@@ -16,6 +16,9 @@ type Fleet struct {
 	Waiting    FleetWaiting    `yaml:"waiting"`
 	Agents     FleetAgents     `yaml:"agents"`
 	Prometheus FleetPrometheus `yaml:"prometheus"`
+
+	Receive     FleetReceive `yaml:"receive"`
+	RemoteWrite Push         `yaml:"remote_write"` // where the role's own series go
 }
 
 // FleetWaiting says when jobs that wait are a finding.
@@ -68,6 +71,8 @@ func defaultFleet() Fleet {
 		FleetWaiting{FreeFor: Duration(15 * time.Minute)},
 		FleetAgents{Timeout: Duration(5 * time.Second)},
 		defaultFleetPrometheus(),
+		defaultFleetReceive(),
+		defaultPush(),
 	}
 }
 
@@ -82,6 +87,8 @@ func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	f.Waiting.check(fail)
 	f.Prometheus.check(fail)
 	f.Agents.check(fail)
+	f.Receive.check(fail)
+	f.RemoteWrite.check("fleet.remote_write", fail)
 	s := &f.Slurm
 	const key = "fleet.slurm"
 	checkURL(s.URL, key+".slurmrestd_url", false, fail)

@@ -38,7 +38,7 @@ func defaultFleetPrometheus() FleetPrometheus {
 func (p *FleetPrometheus) Given() bool { return p.URL != "" }
 
 var (
-	headerName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
+	promHeader   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
 	promLabel    = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,127}$`)
 	labelMatcher = regexp.MustCompile(`^\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"\s*$`)
 )
@@ -89,7 +89,7 @@ func (p *FleetPrometheus) check(fail func(key, format string, args ...any)) {
 
 func (h *FleetHeader) check(key string, fail func(key, format string, args ...any)) {
 	switch {
-	case !headerName.MatchString(h.Name):
+	case !promHeader.MatchString(h.Name):
 		fail(key+".name", "found %q, allowed: the name of a header", clean(h.Name))
 	case strings.EqualFold(h.Name, "Authorization"):
 		fail(key+".name", "found Authorization, allowed: any other: that comes of bearer_token_file, or of username and password_file")

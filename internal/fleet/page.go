@@ -34,6 +34,9 @@ const (
 
 var cappedKinds = [...]string{"job", "queue", "waiting", "pool", "autoscaler", "finding"}
 
+// Page returns what a scrape is given now.
+func (f *Fleet) Page(now time.Time) []byte { return f.page(now) }
+
 // page writes what is known as Prometheus reads it.
 func (f *Fleet) page(now time.Time) []byte {
 	p := page{samples: map[*metric.Def][]string{}}

@@ -61,9 +61,12 @@ func limited(h http.Handler) http.Handler {
 
 // local lets in clients on this machine; with an authenticated listener everybody
 // who came so far.
-func (s *Server) local(h http.Handler) http.Handler {
+func (s *Server) local(h http.Handler) http.Handler { return Local(h, s.authenticated) }
+
+// Local lets in clients on this machine, and others while they are allowed.
+func Local(h http.Handler, others func() bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if reason := notLocal(r); reason != "" && !s.authenticated() {
+		if reason := notLocal(r); reason != "" && !others() {
 			http.Error(w, "403 forbidden: "+reason+".\n\n"+
 				"Without authentication, the page and the API answer on the node itself only. To read them from elsewhere,\n"+
 				"set users or client certificates in --web.config.file, or forward a port: ssh -L or kubectl port-forward.\n"+

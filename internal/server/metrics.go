@@ -84,6 +84,9 @@ func (s *Server) fill(e *exposition, now time.Time) {
 	}
 	e.costs(booked)
 	e.nobody()
+	if s.cfg.Told != nil {
+		s.cfg.Told(e.one)
+	}
 	s.bridge.read(e)
 }
 

@@ -13,6 +13,7 @@ import (
 	"gpuvigil/collector"
 	"gpuvigil/detect"
 	"gpuvigil/internal/cost"
+	"gpuvigil/internal/metric"
 )
 
 // Config says what the server shows. Snapshot, View and Log are required; the
@@ -39,6 +40,9 @@ type Config struct {
 	// from since to until; nil without a ledger. Costs may read the disk.
 	Booked func() *cost.Export
 	Costs  func(since, until time.Time) (*cost.Answer, error)
+
+	// Told adds what others have to say to the scrape page, rows of entity Agent; nil: nobody.
+	Told func(add func(d *metric.Def, v float64, labels ...string))
 
 	Version Version
 
