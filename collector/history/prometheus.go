@@ -91,6 +91,9 @@ func (p *Prometheus) Skip(to time.Time) {
 	p.step = max(p.step, p.span.number(to.UnixMilli())+1)
 }
 
+// Name is what the server is called: its URL's host.
+func (p *Prometheus) Name() string { return p.api.base.Host }
+
 // Close closes the connections that are kept for further queries.
 func (p *Prometheus) Close() { p.api.client.CloseIdleConnections() }
 
