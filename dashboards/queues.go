@@ -24,6 +24,7 @@ func queues() (dashboard.Dashboard, error) {
 			{6100, "What there is", whatThereIs()},
 			{6200, "Autoscalers", autoscalers()},
 			{6300, "How well it is known", known()},
+			{6400, "What is wrong on the nodes", wrongOnNodes()},
 		},
 	}.build()
 }
@@ -116,5 +117,22 @@ func known() []cog.Builder[dashboard.Panel] {
 			}}, "resource", "state"),
 		graph(panel{id: 6305, title: "Bytes of lists", w: 12, h: 8, absent: "Kubernetes is not asked",
 			queries: []query{rate("{{resource}}", "resource", sel(metric.ReaderBytes))}}),
+	}
+}
+
+func wrongOnNodes() []cog.Builder[dashboard.Panel] {
+	return []cog.Builder[dashboard.Panel]{
+		graph(panel{id: 6401, title: "Open incidents of the cluster", w: 8, h: 8, absent: noRole,
+			note:    "One for each cause, however many nodes it shows on.",
+			queries: []query{ask("{{severity}}", unitCount, "max by (severity) (%s)", sel(metric.FleetIncidents))}}),
+		grid(panel{id: 6402, title: "Findings of all nodes", w: 16, h: 8, absent: "nothing is found on any node",
+			queries: []query{per("node, rule, severity", ask("Findings", unitCount, "sum by (node, rule, severity) (%s)", sel(metric.FleetFinding)))}}, "node", "rule", "severity"),
+		graph(panel{id: 6403, title: "What a look at all nodes takes", w: 12, h: 7, absent: noRole,
+			queries: []query{ask("{{instance}}", unitOf(metric.FleetLookSeconds).value, "rate(%s[$__rate_interval]) / rate(%s[$__rate_interval])", sel(metric.FleetLookSeconds), sel(metric.FleetLooks))}}),
+		graph(panel{id: 6404, title: "Agents asked for evidence, and snapshots left out", w: 12, h: 7, absent: noRole,
+			queries: []query{
+				rate("{{outcome}}", "outcome", sel(metric.FleetAgentCalls)),
+				rate("{{instance}} left out", "instance", sel(metric.FleetRefused)),
+			}}),
 	}
 }

@@ -49,7 +49,15 @@ func (e *Engine) share(s rules.Severity) float64 {
 
 // subjects is how many GPUs the budget is divided over.
 func (e *Engine) subjects() int {
-	return max(e.cfg.Budget.GPUs, e.gpus)
+	return max(e.cfg.Budget.GPUs, e.among, e.gpus)
+}
+
+// Among says that the engine's node is one of many that the same receivers hear of, with
+// so many GPUs in all: the alert budget is divided over those.
+func (e *Engine) Among(gpus int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.among = gpus
 }
 
 // need is the surprise, in nats, that a statistical finding of the severity must have.

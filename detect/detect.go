@@ -89,6 +89,7 @@ type Observation struct {
 	Evidence Evidence
 	GPU      *collector.GPU // the GPU that it is about, if any: index, model, owner
 	Owner    collector.Owner
+	Node     string // where it is, if the snapshot is of several nodes; empty: the snapshot's
 }
 
 // Evidence is what a finding stands on, in numbers and in words. Words are plain
@@ -188,6 +189,12 @@ type Incident struct {
 	Resolved time.Time      `json:"resolved,omitzero"`
 	Updated  time.Time      `json:"updated"` // when a member last came, went or got worse
 	Members  []Finding      `json:"members"` // the root cause first, then by severity and time
+
+	// Of an incident across nodes: how many nodes its findings are on, what those have in
+	// common and others have not, and how many findings beyond the members fire.
+	Nodes    int    `json:"nodes,omitempty"`
+	Common   string `json:"common,omitempty"`
+	Unlisted int    `json:"unlisted,omitempty"`
 }
 
 // Point is one minute of a watched reading.

@@ -43,6 +43,7 @@ type Config struct {
 	Settings    map[rules.ID]Setting
 	MaxFindings int // per rule, pending and firing together; 0 means 512
 	Budget      Budget
+	NoHistory   bool // readings are not kept for six hours: whoever shows them has them elsewhere
 }
 
 // Engine runs detectors over snapshots and owns the life of the findings.
@@ -68,6 +69,7 @@ type Engine struct {
 	resumed   time.Time           // since when snapshots have come without a long pause
 	changed   bool                // the view has to be rebuilt
 	gpus      int                 // the most that were seen
+	among     int                 // of how many those are, see Among
 	state     nodeState
 	events    eventLog
 	history   history
@@ -103,7 +105,9 @@ func NewEngine(cfg Config, detectors []Detector) *Engine {
 	}
 	e.link(detectors)
 	e.flips = newFlips(e.watchers)
-	e.history = newHistory(e.watchers)
+	if !cfg.NoHistory {
+		e.history = newHistory(e.watchers)
+	}
 	e.publish()
 	return e
 }

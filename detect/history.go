@@ -76,6 +76,9 @@ func kindOf(e metric.Entity) (int, bool) {
 }
 
 func (h *history) add(s *collector.Snapshot, node string) {
+	if h.of == nil {
+		return
+	}
 	h.take(Subject{"node", node}, ofNode, &s.Node.Readings, s.Time)
 	for i := range s.GPUs {
 		h.take(Subject{"gpu", s.GPUs[i].UUID}, ofGPU, &s.GPUs[i].Readings, s.Time)

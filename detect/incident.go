@@ -30,7 +30,8 @@ type incident struct {
 // chain of the rule book on one GPU, or on the node, begun within ten minutes of each
 // other.
 type incidents struct {
-	all []*incident // in the order in which they were opened
+	all    []*incident // in the order in which they were opened
+	across *Gatherer   // of findings of many nodes, by its rules; nil: of one node
 }
 
 // join puts a finding that fires into its incident and opens that if need be.
@@ -38,11 +39,11 @@ func (is *incidents) join(t *tracked, now time.Time) {
 	in := is.of(t)
 	if in == nil {
 		in = &incident{Incident: Incident{
-			ID: is.id(t, now), Rule: t.Rule, Cause: t.Cause, Opened: now, Severity: t.Severity,
+			ID: is.newID(t, now), Rule: t.Rule, Cause: t.Cause, Opened: now, Severity: t.Severity,
 		}}
 		is.all = append(is.all, in)
 	}
-	if _, heads := rules.Chained(t.Rule, t.Cause, in.Rule, in.Cause); heads {
+	if _, heads := rules.Chained(t.Rule, t.Cause, in.Rule, in.Cause); in.Cause != causeFleetFlipped && (heads || is.across != nil && headsAcross(t, in)) {
 		in.Rule, in.Cause = t.Rule, t.Cause
 	}
 	in.State, in.Resolved = Firing, time.Time{}
@@ -50,8 +51,14 @@ func (is *incidents) join(t *tracked, now time.Time) {
 		in.lastSince = t.Since
 	}
 	t.incident = in
-	t.member = slices.IndexFunc(in.Members, func(f Finding) bool { return f.Key() == t.Key() })
-	if t.member < 0 {
+	t.member = slices.IndexFunc(in.Members, func(f Finding) bool {
+		return f.Subject == t.Subject && f.Rule == t.Rule && f.Cause == t.Cause && f.Node == t.Node
+	})
+	switch {
+	case t.member >= 0:
+	case len(in.Members) >= maxMembers:
+		in.Unlisted++
+	default:
 		t.member = len(in.Members)
 		in.Members = append(in.Members, Finding{})
 	}
@@ -60,6 +67,9 @@ func (is *incidents) join(t *tracked, now time.Time) {
 
 // of returns the incident that a finding belongs to, or nil.
 func (is *incidents) of(t *tracked) *incident {
+	if is.across != nil {
+		return is.across.of(t)
+	}
 	for _, in := range slices.Backward(is.all) {
 		if in.Members[0].Node == t.Node && in.takes(t) {
 			return in
@@ -99,7 +109,12 @@ func (is *incidents) touch(t *tracked, now time.Time) {
 	if in == nil {
 		return
 	}
-	in.Members[t.member] = t.Finding
+	switch {
+	case t.member >= 0:
+		in.Members[t.member] = t.Finding
+	case t.State == Resolved:
+		in.Unlisted = max(in.Unlisted-1, 0)
+	}
 	in.Severity = max(in.Severity, t.Severity)
 	in.loud = in.loud || t.Suppressed == ""
 	if in.dirty {
@@ -156,11 +171,11 @@ func (in *incident) lead() bool {
 	if head != nil {
 		in.Rule, in.Cause = head.Rule, head.Cause
 	}
-	return head != nil
+	return head != nil || in.Unlisted > 0
 }
 
 func (is *incidents) prune(now time.Time) {
-	spare := len(is.all) - maxIncidents
+	spare := len(is.all) - is.most()
 	is.all = slices.DeleteFunc(is.all, func(in *incident) bool {
 		if in.State != Resolved || (spare <= 0 && now.Sub(in.Resolved) < keepResolved) {
 			return false
@@ -168,6 +183,13 @@ func (is *incidents) prune(now time.Time) {
 		spare--
 		return true
 	})
+}
+
+func (is *incidents) most() int {
+	if is.across != nil {
+		return maxGatheredIncidents
+	}
+	return maxIncidents
 }
 
 // export returns a copy that nothing changes any more, members in their order.
@@ -188,6 +210,13 @@ func (in *incident) export() Incident {
 
 func byBeginning(a, b Finding) int {
 	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.GPUIndex, b.GPUIndex), cmp.Compare(a.Subject.ID, b.Subject.ID))
+}
+
+func (is *incidents) newID(t *tracked, opened time.Time) string {
+	if is.across != nil {
+		return is.across.id(t)
+	}
+	return is.id(t, opened)
 }
 
 // id returns an ID that no other incident has: the clock may have been set back, so

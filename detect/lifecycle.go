@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -119,7 +120,7 @@ func (e *Engine) begin(t *tracked, o *Observation) {
 	t.Finding = Finding{
 		Rule: t.Rule, Subject: t.Subject, Cause: t.Cause, State: Pending,
 		Since: since, LastSeen: e.now, Score: o.Score, Flaps: t.Flaps,
-		Node: e.node(), GPUIndex: -1, Simulated: e.snapshot.Simulated,
+		Node: cmp.Or(o.Node, e.node()), GPUIndex: -1, Simulated: e.snapshot.Simulated,
 		Before: e.events.before(since, o, e.snapshot),
 	}
 	t.worse, t.incident = false, nil

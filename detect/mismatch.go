@@ -89,13 +89,18 @@ func (d *Mismatch) Observe(s *collector.Snapshot, report func(Observation)) {
 		d.looked = s.Time
 		d.look(s)
 	}
+	d.tell(s.Time, report)
+}
+
+// tell reports what was found last.
+func (d *Mismatch) tell(now time.Time, report func(Observation)) {
 	for _, c := range d.clashes {
 		if c.Software && !d.software {
 			continue // nobody can say
 		}
 		o := Observation{Subject: c.Subject, Cause: c.Cause, Severity: c.severity, Owner: c.owner}
 		if c.holds {
-			lasted := s.Time.Sub(c.Since)
+			lasted := now.Sub(c.Since)
 			o.Score = 1
 			if c.wait > 0 {
 				o.Score = max(lasted.Seconds()/c.wait.Seconds(), 0)
@@ -111,9 +116,7 @@ func (d *Mismatch) Observe(s *collector.Snapshot, report func(Observation)) {
 
 // look judges all versions of the snapshot.
 func (d *Mismatch) look(s *collector.Snapshot) {
-	for _, c := range d.clashes {
-		c.holds, c.lines = false, c.lines[:0]
-	}
+	d.begin()
 	d.models = d.models[:0]
 	for i := range s.GPUs {
 		if m := s.GPUs[i].Model; m != "" && !slices.Contains(d.models, m) {
@@ -127,11 +130,23 @@ func (d *Mismatch) look(s *collector.Snapshot) {
 		d.lookAtRuntimes(s, inv)
 		d.lookAtRanks(s, inv)
 	}
+	d.end(s.Time)
+}
+
+// begin takes nothing for found yet.
+func (d *Mismatch) begin() {
+	for _, c := range d.clashes {
+		c.holds, c.lines = false, c.lines[:0]
+	}
+}
+
+// end forgets what has not been found for long.
+func (d *Mismatch) end(now time.Time) {
 	for _, c := range d.clashes {
 		c.Missed = c.Missed || !c.holds && (d.software || !c.Software)
 	}
 	d.clashes = slices.DeleteFunc(d.clashes, func(c *clash) bool {
-		age := s.Time.Sub(c.Seen)
+		age := now.Sub(c.Seen)
 		return !c.holds && (age >= goneAfter || age < 0)
 	})
 }

@@ -19,6 +19,7 @@ type rankRow struct {
 	owner   collector.Owner
 	ranks   int
 	wait    time.Duration
+	node    string // where several are compared
 }
 
 // lookAtRanks compares the versions within each job and service. Others may run what
@@ -60,7 +61,7 @@ func (d *Mismatch) ofImage(im *collector.Image) {
 	if wait > 0 {
 		what = "image " + im.Name
 	}
-	d.rows = append(d.rows, rankRow{group, what, cmp.Or(im.Digest, im.Name), im.Owner, 1, wait})
+	d.rows = append(d.rows, rankRow{group: group, what: what, version: cmp.Or(im.Digest, im.Name), owner: im.Owner, ranks: 1, wait: wait})
 }
 
 // ofOwner takes up what one owner's processes have loaded. They are ranks of one thing
@@ -87,11 +88,11 @@ func (d *Mismatch) ofOwner(s *collector.Snapshot, runtimes []collector.Runtime) 
 		i = j
 		switch {
 		case known == 1 && len(of) == 1 && group != "" && wait == 0:
-			d.rows = append(d.rows, rankRow{group, of[0].Component, of[0].Version, owner, of[0].Processes, 0})
+			d.rows = append(d.rows, rankRow{group: group, what: of[0].Component, version: of[0].Version, owner: owner, ranks: of[0].Processes})
 		case known > 1 && sum <= ranks: // else a process has loaded several
 			for _, r := range of {
 				if r.Version != unknownVersion {
-					d.rows = append(d.rows, rankRow{subjectOfOwner(s, owner).String(), r.Component, r.Version, owner, r.Processes, 0})
+					d.rows = append(d.rows, rankRow{group: subjectOfOwner(s, owner).String(), what: r.Component, version: r.Version, owner: owner, ranks: r.Processes})
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -68,6 +69,8 @@ type Straggler struct {
 	slowed map[string][]slowedJob // by GPU, which jobs it slowed down
 	turn   uint64
 	capped *vm.Counter
+	most   int                         // GPUs that are remembered
+	named  func(*collector.GPU) string // what people call a GPU
 }
 
 // peerGroup is the GPUs of one job.
@@ -124,7 +127,8 @@ type slowedJob struct {
 // NewStraggler returns the detector of rule straggler.
 func NewStraggler() *Straggler {
 	return &Straggler{paces: newPaceBook(), gpus: map[string]*stragglerGPU{}, slowed: map[string][]slowedJob{},
-		capped: vm.GetOrCreateCounter(metric.FindingsCapped.Series(string(rules.IDStraggler)))}
+		capped: vm.GetOrCreateCounter(metric.FindingsCapped.Series(string(rules.IDStraggler))), most: hotGPUsMost,
+		named: func(g *collector.GPU) string { return fmt.Sprintf("GPU %d", g.Index) }}
 }
 
 // Rule returns straggler.
@@ -155,7 +159,7 @@ func (d *Straggler) Observe(s *collector.Snapshot, report func(Observation)) {
 func (d *Straggler) add(g *collector.GPU, now time.Time) {
 	m := d.gpus[g.UUID]
 	if m == nil {
-		if !room(d.gpus, hotGPUsMost, stragglerGone, func(m *stragglerGPU) time.Time { return m.seen }, now) {
+		if !room(d.gpus, d.most, stragglerGone, func(m *stragglerGPU) time.Time { return m.seen }, now) {
 			d.capped.Inc()
 			return
 		}

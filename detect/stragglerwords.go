@@ -68,10 +68,10 @@ func (d *Straggler) evidence(group *peerGroup, p *pace, g *collector.GPU, i int,
 	others := group.median(d, func(m *stragglerGPU) float64 { return m.value[k] })
 	want := others
 	ev := Evidence{
-		Title: fmt.Sprintf("GPU %d slows its job down, the software or its data are suspected", g.Index),
-		Seen: fmt.Sprintf("a %s of %s %s takes %s, %s more than usual, for %d min; of its %d GPUs here GPU %d is the odd one out: %s %s, the others about %s",
+		Title: d.named(g) + " slows its job down, the software or its data are suspected",
+		Seen: fmt.Sprintf("a %s of %s %s takes %s, %s more than usual, for %d min; of its %d GPUs here %s is the odd one out: %s %s, the others about %s",
 			p.unit(), group.owner.Kind, group.owner.ID, seconds(p.now), percentOf(p.slower()), group.slow,
-			len(group.members), g.Index, signalNames[k], signalValue(k, own), signalValue(k, others)),
+			len(group.members), d.named(g), signalNames[k], signalValue(k, own), signalValue(k, others)),
 		Expected:   "the same relation to its peers as before, and about " + seconds(p.usual()) + " for a " + p.unit(),
 		Observed:   own,
 		Want:       &want,
@@ -80,7 +80,7 @@ func (d *Straggler) evidence(group *peerGroup, p *pace, g *collector.GPU, i int,
 		Action:     "Look at what this rank does otherwise: its data, its host's CPU and storage, its share of the work.",
 	}
 	if len(why) > 0 {
-		ev.Title = fmt.Sprintf("GPU %d slows its job down, its hardware is suspected", g.Index)
+		ev.Title = d.named(g) + " slows its job down, its hardware is suspected"
 		ev.Why = strings.Join(why, "; ")
 		ev.Action = "Take the GPU out of the job, run the vendor's diagnostics on it, and see whether the next job on it is slow, too."
 	}

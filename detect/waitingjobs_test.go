@@ -13,7 +13,7 @@ const batch = "queue:slurm/batch"
 
 // queueStage plays a cluster's queues to the detectors of the cluster role.
 func queueStage(t *testing.T, cfg WaitingConfig, step time.Duration, set func(*collector.Queue)) *stage {
-	e := NewEngine(Config{Node: "cluster"}, FleetDetectors(FleetConfig{cfg}))
+	e := NewEngine(Config{Node: "cluster"}, FleetDetectors(FleetConfig{Waiting: cfg}))
 	st := &stage{t: t, e: e, now: day, step: step, failed: failures(e)}
 	st.playQueue(set)
 	return st

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"io"
+	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"syscall"
 
@@ -14,6 +18,7 @@ import (
 	"time"
 
 	"gpuvigil/collector/kube"
+	"gpuvigil/collector/page"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/version"
@@ -21,6 +26,7 @@ import (
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
 	"golang.org/x/sync/errgroup"
 
+	"gpuvigil/alerting"
 	"gpuvigil/collector/owner"
 	"gpuvigil/collector/slurm"
 	"gpuvigil/detect"
@@ -35,14 +41,19 @@ const fleetListen = ":9837"
 func addFleet(app *kingpin.Application) (string, command) {
 	cmd := app.Command("fleet", "Run once in a cluster: ask its schedulers, Slurm or Kubernetes, about queues, nodes and autoscalers, and serve that on /metrics, to join with what the agents say.")
 	flags := kingpinflag.AddFlags(cmd, fleetListen)
-	file := cmd.Flag("config.file", "Configuration file: its sections fleet, owners and rules. See gpuvigil check --example. SIGHUP reads it again.").Required().String()
+	file := cmd.Flag("config.file", "Configuration file: its sections fleet, owners, detect, rules and alerting. See gpuvigil check --example. SIGHUP reads it again.").Required().String()
+	state := addStateDir(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
-		return runFleet(ctx, p.log, *file, flags)
+		dir, err := stateDir(*state)
+		if err != nil {
+			return err
+		}
+		return runFleet(ctx, p.log, *file, dir, flags)
 	}
 }
 
 // runFleet asks and serves until ctx ends.
-func runFleet(ctx context.Context, log *slog.Logger, file string, flags *web.FlagConfig) error {
+func runFleet(ctx context.Context, log *slog.Logger, file, dir string, flags *web.FlagConfig) (err error) {
 	// From the first moment, so that an early SIGHUP does not end the process.
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -52,7 +63,11 @@ func runFleet(ctx context.Context, log *slog.Logger, file string, flags *web.Fla
 	if err != nil {
 		return err
 	}
-	if _, err := openWebConfig(*flags.WebConfigFile, log); err != nil {
+	webConfig, err := openWebConfig(*flags.WebConfigFile, log)
+	if err != nil {
+		return err
+	}
+	if err := makeStateDir(dir); err != nil {
 		return err
 	}
 	listeners, err := listen(flags)
@@ -60,46 +75,103 @@ func runFleet(ctx context.Context, log *slog.Logger, file string, flags *web.Fla
 		return err
 	}
 	defer closeAll(listeners)
-	log.Info("Starting gpuvigil fleet", "version", version.Info())
-	role := fleet.New(first.config)
+	rec, err := openFleetState(dir, first.cluster, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rec.store.Close()) }()
+	socket, err := server.ListenSocket(ctx, filepath.Join(dir, fleetSocket))
+	if err != nil {
+		return err
+	}
+	defer closeAll([]net.Listener{socket})
+	first.config.Tell = rec.tell
+	rec.role = fleet.New(first.config)
+	if err := rec.restore(); err != nil {
+		return err
+	}
+	if err := rec.outbox.Configure(first.outbox, first.receivers...); err != nil {
+		return err
+	}
+	log.Info("Starting gpuvigil fleet", "version", version.Info(), "state", dir)
+	return serveFleet(ctx, log, rec, first, file, hup, flags, webConfig, listeners, socket)
+}
+
+// serveFleet asks, judges, tells and answers until ctx ends.
+func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, first *asking, file string, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
+	srv := server.NewFleet(server.FleetConfig{
+		Cluster: first.cluster, View: fleetView(rec.role), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
+		Version: server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
+	})
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return runAsking(ctx, log, file, rec, first, hup) })
 	group.Go(func() error {
-		runAsking(ctx, log, file, role, first, hup)
+		rec.role.Watch(ctx)
 		return nil
 	})
 	group.Go(func() error {
-		role.Watch(ctx)
+		rec.run(ctx)
 		return nil
 	})
 	group.Go(func() error {
-		return serve(ctx, server.HTTPServer(role.Handler(), log), func(s *http.Server) error { return web.ServeMultiple(listeners, s, flags, log) })
+		return serve(ctx, server.HTTPServer(srv.Handler(), log), func(s *http.Server) error { return web.ServeMultiple(listeners, s, flags, log) })
+	})
+	group.Go(func() error {
+		return serve(ctx, server.HTTPServer(srv.SocketHandler(), log), func(s *http.Server) error { return s.Serve(socket) })
 	})
 	return group.Wait()
 }
 
-// asking is what one configuration makes: who is asked, and what asks them.
-type asking struct {
-	config fleet.Config
-	run    []func(context.Context)
+// fleetView is what the role knows, for its page and API.
+func fleetView(role *fleet.Fleet) func() server.FleetView {
+	return func() server.FleetView {
+		v := role.View()
+		out := server.FleetView{Time: v.Time, Simulated: v.Simulated, Findings: v.Findings, Incidents: v.Incidents, Nodes: make([]server.FleetNode, len(v.Nodes))}
+		for i, n := range v.Nodes {
+			out.Nodes[i] = server.FleetNode(n)
+		}
+		return out
+	}
 }
 
-// runAsking asks until ctx ends, after each SIGHUP by the new configuration if that
-// works.
-func runAsking(ctx context.Context, log *slog.Logger, file string, role *fleet.Fleet, now *asking, hup <-chan os.Signal) {
+// asking is what one configuration makes: who is asked, what asks them, and who is told.
+type asking struct {
+	cluster   string
+	config    fleet.Config
+	run       []func(context.Context)
+	outbox    alerting.OutboxConfig
+	receivers []alerting.Receiver
+}
+
+// runAsking asks and tells until ctx ends, after each SIGHUP by the new configuration if
+// that works.
+func runAsking(ctx context.Context, log *slog.Logger, file string, rec *fleetRecorder, now *asking, hup <-chan os.Signal) error {
 	for now != nil {
 		inner, stop := context.WithCancel(ctx)
 		var group sync.WaitGroup
 		for _, run := range now.run {
 			group.Go(func() { run(inner) })
 		}
-		now = nextAsking(ctx, log, file, role, hup)
+		failed := make(chan error, 1)
+		group.Go(func() { failed <- rec.outbox.Run(inner) })
+		now = nextAsking(ctx, log, file, rec.role, hup)
 		stop()
 		group.Wait()
-		if now != nil {
-			role.Configure(now.config)
-			log.Info("The new configuration is in force.", "file", file)
+		err := <-failed
+		if err != nil && now != nil {
+			log.Warn("Not everything has stopped in time.", "err", err)
 		}
+		if now == nil {
+			return err
+		}
+		now.config.Tell = rec.tell
+		rec.role.Configure(now.config)
+		if err := rec.outbox.Configure(now.outbox, now.receivers...); err != nil {
+			return err
+		}
+		log.Info("The new configuration is in force.", "file", file)
 	}
+	return nil
 }
 
 // nextAsking waits for a new configuration that works; nil once ctx ends.
@@ -140,7 +212,20 @@ func loadFleet(file string, log *slog.Logger) (*asking, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &asking{config: fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Rules: settings(cfg.Rules)}}
+	a := &asking{cluster: cmp.Or(cfg.Cluster, "cluster")}
+	if a.receivers, err = receivers(cfg, log); err != nil {
+		return nil, err
+	}
+	a.outbox = alerting.OutboxConfig{
+		Node: a.cluster, Log: log, Shadow: time.Duration(cfg.Alerting.Shadow), Promoted: promoted(cfg.Rules), Links: (&pipeline{cfg: cfg}).links,
+	}
+	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: budget(cfg.Budget), Rules: settings(cfg.Rules)}
+	a.config.Detect.Cluster = a.cluster
+	if cfg.Fleet.Agents.Given() {
+		agents := fleet.NewAgents(log, askAgent(&cfg.Fleet.Agents))
+		a.run = append(a.run, agents.Run)
+		a.config.Evidence, a.config.AgentCalls = agents.Evidence, agents.Calls
+	}
 	if cfg.Fleet.Slurm.Given() {
 		a.askSlurm(&cfg.Fleet.Slurm, jobs, log)
 	}
@@ -150,6 +235,33 @@ func loadFleet(file string, log *slog.Logger) (*asking, error) {
 		}
 	}
 	return a, nil
+}
+
+// askAgent returns what asks one agent for its findings.
+func askAgent(c *config.FleetAgents) func(context.Context, string) (io.ReadCloser, error) {
+	return func(ctx context.Context, instance string) (io.ReadCloser, error) {
+		at, err := page.New(address(c.Of(instance)), time.Duration(c.Timeout))
+		if err != nil {
+			return nil, err
+		}
+		resp, err := at.Open(ctx)
+		if err != nil {
+			at.Close()
+			return nil, err
+		}
+		return &agentAnswer{resp.Body, at}, nil
+	}
+}
+
+// agentAnswer closes with the answer what it came over.
+type agentAnswer struct {
+	io.ReadCloser
+	from *page.Page
+}
+
+func (a *agentAnswer) Close() error {
+	defer a.from.Close()
+	return a.ReadCloser.Close()
 }
 
 // waiting is when jobs that wait are a finding.
@@ -205,6 +317,9 @@ func checkFleetSecrets(cfg *config.Config) error {
 		if _, err := secret(file, "")(); err != nil {
 			errs = append(errs, placed(cfg, "fleet.slurm."+key, err))
 		}
+	}
+	if cfg.Fleet.Agents.Given() {
+		errs = append(errs, checkPage(cfg, "fleet.agents", cfg.Fleet.Agents.Of("localhost:9836")))
 	}
 	return errors.Join(errs...)
 }

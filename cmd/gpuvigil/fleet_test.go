@@ -35,7 +35,7 @@ func fleetPage(t *testing.T, configuration, want string) (page, log string) {
 	var errs strings.Builder
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"fleet", "--config.file=" + file(t, configuration), "--web.listen-address=" + address}, io.Discard, &errs)
+		ended <- run(ctx, []string{"fleet", "--state.dir=" + t.TempDir(), "--config.file=" + file(t, configuration), "--web.listen-address=" + address}, io.Discard, &errs)
 	}()
 	for !strings.Contains(page, want) && ctx.Err() == nil {
 		time.Sleep(20 * time.Millisecond)
@@ -181,12 +181,20 @@ func TestFleetReloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	role := fleet.New(first.config)
+	rec, err := openFleetState(t.TempDir(), first.cluster, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.store.Close()
+	rec.role = role
 	hup := make(chan os.Signal, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runAsking(ctx, log, path, role, first, hup)
+		if err := runAsking(ctx, log, path, rec, first, hup); err != nil {
+			t.Errorf("the role ends with: %v", err)
+		}
 	}()
 	says := func(want string) {
 		t.Helper()

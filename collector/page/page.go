@@ -30,6 +30,8 @@ type Address struct {
 // TLS says how a server is trusted. The zero TLS trusts what the system does.
 type TLS struct {
 	CAFile     string // certificates that are trusted instead of the system's
+	CertFile   string // certificate by which the server knows who asks; with KeyFile
+	KeyFile    string
 	ServerName string // that the certificate must be for, instead of the URL's host
 	Insecure   bool   // any certificate will do
 }
@@ -80,6 +82,20 @@ func newClient(trust TLS, timeout time.Duration) (*http.Client, error) {
 	}
 	if trust != (TLS{}) {
 		transport.TLSClientConfig = &tls.Config{ServerName: trust.ServerName, InsecureSkipVerify: trust.Insecure}
+	}
+	if trust.CertFile != "" {
+		load := func() (*tls.Certificate, error) {
+			c, err := tls.LoadX509KeyPair(trust.CertFile, trust.KeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("read the certificate %s with its key %s, by which a server knows who asks: %w", trust.CertFile, trust.KeyFile, err)
+			}
+			return &c, nil
+		}
+		if _, err := load(); err != nil {
+			return nil, err
+		}
+		// Read anew for each connection: such certificates are short-lived.
+		transport.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
 	}
 	if trust.CAFile != "" {
 		pem, err := os.ReadFile(trust.CAFile)

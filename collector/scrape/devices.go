@@ -121,10 +121,18 @@ func (s *NodeReader) settleCPUs() {
 			p.readings.SetAt(metric.CPUSeconds, i, v)
 		}
 	}
-	p.readings.Set(metric.CPUCount, float64(len(p.cpus)))
+	_, summed := p.cpus[""]
+	switch {
+	case !summed:
+		p.readings.Set(metric.CPUCount, float64(len(p.cpus)))
+	case p.cpuCount > 0:
+		p.readings.Set(metric.CPUCount, p.cpuCount)
+	}
 	if total > 0 {
 		p.readings.Set(metric.CPUBusy, min(busy/total, 1))
-		p.readings.Set(metric.CPUBusiest, min(busiest, 1))
+		if !summed { // a sum does not tell of one CPU
+			p.readings.Set(metric.CPUBusiest, min(busiest, 1))
+		}
 	}
 	s.cpus = p.cpus
 }

@@ -87,6 +87,7 @@ type cpu [8]float64
 type nodePage struct {
 	readings     collector.Readings
 	cpus         map[string]cpu
+	cpuCount     float64               // that those of "" are the sum of; 0: not told
 	disks, links map[string][3]float64 // by device: read or received, written or sent, busy; NaN: not told
 	swap         [2]float64            // in all, free
 	boot         time.Time
@@ -151,14 +152,21 @@ func (s *NodeReader) End(now time.Time, found []string) (*collector.Part, error)
 	return s.part(now), nil
 }
 
+// The names of the CPUs' series. Where somebody has added up those of all CPUs, they have
+// no label cpu, and CPUCount, which is the name that the common recording rule gives it,
+// says of how many they are.
 const (
-	cpuSeconds = "node_cpu_seconds_total"
+	CPUSeconds = "node_cpu_seconds_total"
+	CPUCount   = "instance:node_num_cpu:sum"
+)
+
+const (
 	diskPrefix = "node_disk_"
 	portPrefix = "node_infiniband_"
 )
 
 // nodeWords are the names beside those of facts, ports and columns.
-var nodeWords = []string{cpuSeconds, "node_boot_time_seconds", "node_uname_info", "node_memory_SwapTotal_bytes", "node_memory_SwapFree_bytes"}
+var nodeWords = []string{CPUSeconds, CPUCount, "node_boot_time_seconds", "node_uname_info", "node_memory_SwapTotal_bytes", "node_memory_SwapFree_bytes"}
 
 // columns are the counters of devices by name, and which column of the device they are.
 var columns = map[string]int{
@@ -199,7 +207,11 @@ func (s *NodeReader) Sample(name []byte, labels []exposition.Label, v float64) e
 		return nil
 	}
 	switch string(name) {
-	case cpuSeconds:
+	case CPUCount:
+		if v >= 1 && v <= maxCPUs {
+			p.cpuCount = v
+		}
+	case CPUSeconds:
 		return p.cpu(labels, v)
 	case "node_boot_time_seconds":
 		if v > 0 && v < 1e11 {
@@ -252,7 +264,7 @@ func (s *NodeReader) part(now time.Time) *collector.Part {
 	part.Pages = []collector.Page{shown}
 	if shown != s.shown {
 		s.shown = shown
-		s.log.Info("The host is read from another exporter's page, not from the kernel.", "endpoint", shown.URL, "exporter", shown.Exporter, "names", shown.Names, "cpus", len(p.cpus))
+		s.log.Info("The host is read from another exporter's page, not from the kernel.", "endpoint", shown.URL, "exporter", shown.Exporter, "names", shown.Names, "cpus", p.readings.Value(metric.CPUCount))
 	}
 	return part
 }

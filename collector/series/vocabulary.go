@@ -47,3 +47,12 @@ func newVocabulary() *vocabulary {
 }
 
 func (v *vocabulary) all() []string { return slices.Sorted(maps.Keys(v.names)) }
+
+// Source returns what is taken to have made the metric, in the words of a snapshot's
+// sources; "" if nothing is made of it.
+func (a *Assembler) Source(metric string) string {
+	if n := a.vocab.names[metric]; n != nil {
+		return sources[n.kind]
+	}
+	return ""
+}

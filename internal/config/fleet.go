@@ -14,6 +14,7 @@ type Fleet struct {
 	Slurm      FleetSlurm      `yaml:"slurm"`
 	Kubernetes FleetKubernetes `yaml:"kubernetes"`
 	Waiting    FleetWaiting    `yaml:"waiting"`
+	Agents     FleetAgents     `yaml:"agents"`
 }
 
 // FleetWaiting says when jobs that wait are a finding.
@@ -64,6 +65,7 @@ func defaultFleet() Fleet {
 		FleetKubernetes{Timeout: Duration(30 * time.Second), Keep: Duration(5 * time.Minute),
 			Claims: true, Kueue: true, Volcano: true, Ray: true, Autoscalers: true},
 		FleetWaiting{FreeFor: Duration(15 * time.Minute)},
+		FleetAgents{Timeout: Duration(5 * time.Second)},
 	}
 }
 
@@ -76,6 +78,7 @@ func (s *FleetSlurm) Given() bool { return s.URL != "" || s.Squeue != "" }
 func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	f.Kubernetes.check(fail)
 	f.Waiting.check(fail)
+	f.Agents.check(fail)
 	s := &f.Slurm
 	const key = "fleet.slurm"
 	checkURL(s.URL, key+".slurmrestd_url", false, fail)

@@ -68,6 +68,8 @@ type Work struct {
 
 // Node is a node that has or should have GPUs.
 type Node struct {
+	Name       string
+	Shared     []collector.Label // what it has in common with others: partition, zone, rack
 	Pools      []string
 	Model      string
 	State      string // of metric.NodeState
@@ -96,12 +98,26 @@ type Scaler struct {
 	Unreadable, Paused          bool
 }
 
-// Config is what the role serves from.
+// Config is what the role serves from. Log is required.
 type Config struct {
 	Schedulers []Scheduler
-	Detect     detect.FleetConfig
+	Detect     detect.FleetConfig    // of what shows only across nodes
+	Nodes      detect.DetectorConfig // of nodes that no agent judges
+	Budget     detect.Budget         // of false findings, divided over the GPUs of all nodes
 	Rules      map[rules.ID]detect.Setting
 	Log        *slog.Logger
+
+	// Tell is given the incidents that opened, changed or resolved, in order; nil: nobody
+	// is told. It must not block.
+	Tell func([]detect.Incident)
+
+	// Evidence adds what is known of an agent's findings beyond their numbers; nil: nothing
+	// is. It is called from several goroutines, and must not block.
+	Evidence func(s *collector.Snapshot, findings []detect.Finding)
+
+	// AgentCalls is how often agents were asked for it, with and without an answer; nil:
+	// they are not asked.
+	AgentCalls func() (answered, failed uint64)
 }
 
 // Fleet answers for one cluster.

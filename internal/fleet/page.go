@@ -29,9 +29,10 @@ const (
 	cappedWaiting
 	cappedPool
 	cappedScaler
+	cappedFinding
 )
 
-var cappedKinds = [...]string{"job", "queue", "waiting", "pool", "autoscaler"}
+var cappedKinds = [...]string{"job", "queue", "waiting", "pool", "autoscaler", "finding"}
 
 // page writes what is known as Prometheus reads it.
 func (f *Fleet) page(now time.Time) []byte {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpuvigil/collector"
 	"gpuvigil/collector/kube"
 )
 
@@ -33,6 +34,27 @@ var poolLabels = []string{
 
 // modelLabels name the model of a node's GPUs.
 var modelLabels = []string{"nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerator", "karpenter.k8s.aws/instance-gpu-name"}
+
+// sharedLabels say what nodes of Kubernetes have in common, and what people call that.
+var sharedLabels = [...][2]string{
+	{"topology.kubernetes.io/zone", "zone"}, {"topology.kubernetes.io/rack", "rack"}, {"topology.kubernetes.io/block", "block"},
+	{"cloud.google.com/gce-topology-block", "block"}, {"cloud.google.com/gce-topology-subblock", "subblock"},
+	{"topology.k8s.aws/network-node-layer-3", "network node"}, {"topology.k8s.aws/network-node-layer-2", "network layer 2"},
+	{"nvidia.com/gpu.clique", "NVLink clique"},
+}
+
+// shared is what the node has in common with others.
+func (p *place) shared() (out []collector.Label) {
+	for _, l := range sharedLabels {
+		if v := p.node.Labels[l[0]]; v != "" {
+			out = append(out, collector.Label{Name: l[1], Value: v})
+		}
+	}
+	for _, pool := range p.pools {
+		out = append(out, collector.Label{Name: "node pool", Value: pool})
+	}
+	return out
+}
 
 // bootTaints are on a node that is not ready to be used yet.
 var bootTaints = []string{"node.cloudprovider.kubernetes.io/uninitialized", "karpenter.sh/unregistered", "node.cilium.io/agent-not-ready", "nvidia.com/gpu-driver-not-ready"}
@@ -166,7 +188,7 @@ func keepsAway(t kube.Taint) bool { return t.Effect == "NoSchedule" || t.Effect 
 func nodesOf(places []*place, wanted []*want) []Node {
 	out := make([]Node, 0, len(places))
 	for _, p := range places {
-		n := Node{Pools: p.pools, Model: p.model, State: p.state, Sick: p.sick, Resources: map[string]Amount{}, Free: map[string]int{}}
+		n := Node{Name: p.node.Name, Shared: p.shared(), Pools: p.pools, Model: p.model, State: p.state, Sick: p.sick, Resources: map[string]Amount{}, Free: map[string]int{}}
 		for resource, have := range p.have {
 			n.GPUs += have
 			n.Used += min(have, p.used[resource])

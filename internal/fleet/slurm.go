@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"gpuvigil/collector"
 	"gpuvigil/collector/owner"
 	"gpuvigil/collector/slurm"
 )
@@ -60,13 +61,21 @@ func ofSlurm(a *slurm.Answer, owners *owner.Jobs, names bool) *Cluster {
 			if n.State == slurm.NodeDrained && n.Used > 0 {
 				state = "cordoned"
 			}
-			c.Nodes = append(c.Nodes, Node{Pools: n.Partitions, State: state, GPUs: n.GPUs, Used: n.Used})
+			c.Nodes = append(c.Nodes, Node{Name: n.Name, Shared: partitions(n.Partitions), Pools: n.Partitions, State: state, GPUs: n.GPUs, Used: n.Used})
 			for _, partition := range n.Partitions { // one that is empty has none, and that is known
 				c.Work = append(c.Work, Work{Queue: partition, State: "waiting"})
 			}
 		}
 	}
 	return c
+}
+
+// partitions are what a node has in common with others of them.
+func partitions(names []string) (out []collector.Label) {
+	for _, name := range names {
+		out = append(out, collector.Label{Name: "partition", Value: name})
+	}
+	return out
 }
 
 // partitionOf returns the partition of a job, the first of several.

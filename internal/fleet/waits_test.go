@@ -144,7 +144,7 @@ func TestFindingOfTheRole(t *testing.T) {
 	play := func(d time.Duration, jobs []slurm.Job, nodes ...slurm.Node) {
 		answer = func() *slurm.Answer { return backlog(at, jobs, nodes...) }
 		for end := at.Add(d); at.Before(end); at = at.Add(lookEvery) {
-			role.look(at)
+			role.Observe(at, nil)
 		}
 	}
 	const finding = `vigil_finding{rule="waiting_jobs",severity="ticket",subject="queue:slurm/gpu",cause="free_gpus"} 1`
@@ -164,7 +164,7 @@ func TestFindingOfTheRole(t *testing.T) {
 		t.Error("the finding is gone with a new configuration")
 	}
 	play(10*time.Minute, nil, slurm.Node{GPUs: 8, Used: 8})
-	if fires() || !strings.Contains(log.String(), "The finding is over.") {
+	if fires() || !strings.Contains(log.String(), "The incident is over.") {
 		t.Errorf("the job has started, the finding fires: %v, the log says %s", fires(), log.String())
 	}
 

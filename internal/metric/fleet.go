@@ -27,6 +27,9 @@ var FreeCause = &Dimension{Label: "cause", Values: []string{"fits", "no_demand",
 // need not have.
 var CallOutcome = &Dimension{Label: "outcome", Values: []string{"answered", "failed", "absent"}}
 
+// AgentAnswer is how a question to an agent ended.
+var AgentAnswer = &Dimension{Label: "outcome", Values: []string{"answered", "failed"}}
+
 // The closed dimensions of queues with a scheduler of their own, and of autoscalers.
 var (
 	WorkloadState   = &Dimension{Label: "state", Values: []string{"pending", "inadmissible", "inqueue", "admitted"}}
@@ -97,6 +100,19 @@ var (
 		Help: "Objects of the kind that are kept."})
 	ReaderBytes = row(Def{Entity: Reader, Kind: Counter, Name: "vigil_kubernetes_list_bytes_total",
 		Help: "Bytes of lists of the kind that were read, before compression."})
+
+	FleetAgentCalls = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_agent_calls_total", Dim: AgentAnswer,
+		Help: "Times that an agent was asked for the evidence of its findings; 0 without fleet.agents.url. What it does not answer, numbers and labels tell."})
+	FleetFinding = row(Def{Entity: Role, Name: "vigil_fleet_finding", Labels: []string{"node", "rule", "severity", "subject", "cause"},
+		Help: "1 for each finding that fires on any node, by its agent or by the cluster role, which alone has this series; node is cluster for what is about several. At most 5,000, the worst first."})
+	FleetIncidents = row(Def{Entity: Role, Name: "vigil_fleet_incidents", Labels: []string{"severity"},
+		Help: "Open incidents of the cluster: one for each cause, however many nodes it shows on."})
+	FleetLooks = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_looks_total",
+		Help: "Looks of the cluster role at all nodes since it was started."})
+	FleetLookSeconds = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_look_seconds_total",
+		Help: "Time that those took, of the clock and not of processors: as many nodes are judged at once as there are processors."})
+	FleetRefused = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_refused_total",
+		Help: "Snapshots of nodes without a name, or beyond the 20,000 nodes that the role knows, which were left out."})
 )
 
 // The closed dimensions of what the role makes of series.
@@ -123,4 +139,36 @@ var (
 		Help: "Times that a GPU was left out of a node's snapshot because another node has it: one machine goes by two names."})
 	FleetUnreadable = row(Def{Entity: Role, Kind: Counter, Sparse: true, Name: "vigil_fleet_unreadable_total", Labels: []string{"source", "reason"},
 		Help: "Times that nothing could be made of a target's series, by source and reason: those of vigil_source_page_failures_total."})
+)
+
+// QueryOutcome is how a query of a PromQL API ended. A partial answer has what some of
+// the API's parts know, or came with a warning.
+var QueryOutcome = &Dimension{Label: "outcome", Values: []string{"answered", "partial", "failed"}}
+
+// Rows of the one cluster role: what it costs to read a PromQL API.
+var (
+	PromQLUp = row(Def{Entity: Role, Max: 1, Name: "vigil_promql_up",
+		Help: "1 while the last round of queries had an answer."})
+	PromQLQueries = row(Def{Entity: Role, Kind: Counter, Name: "vigil_promql_queries_total", Dim: QueryOutcome,
+		Help: "Queries of the PromQL API since the role was started."})
+	PromQLFailures = row(Def{Entity: Role, Kind: Counter, Sparse: true, Name: "vigil_promql_failures_total", Labels: []string{"reason"},
+		Help: "Queries that failed, by reason: too_large (more series or bytes than the limits, or the server says so: the question is halved), timeout, unreachable, tls, credentials, redirect, status (5xx, 429), rejected (the server does not want the query), syntax, html, forbidden_address."})
+	PromQLSeconds = row(Def{Entity: Role, Kind: Counter, Name: "vigil_promql_query_seconds_total",
+		Help: "Time that the queries took, with reading their answers. They are asked one after the other."})
+	PromQLBytes = row(Def{Entity: Role, Kind: Counter, Name: "vigil_promql_answer_bytes_total",
+		Help: "Bytes of the answers, after decompression."})
+	PromQLSamples = row(Def{Entity: Role, Kind: Counter, Name: "vigil_promql_samples_total",
+		Help: "Samples in the answers. Of each series the newest is taken; the rest tell how far apart they are."})
+	PromQLWarnings = row(Def{Entity: Role, Kind: Counter, Name: "vigil_promql_warnings_total",
+		Help: "Warnings that came with answers."})
+	PromQLEnded = row(Def{Entity: Role, Kind: Counter, Name: "vigil_promql_series_ended_total",
+		Help: "Series that were taken to have ended, since two scrapes of their target did not have them."})
+	PromQLLast = row(Def{Entity: Role, Name: "vigil_promql_round_timestamp_seconds",
+		Help: "Time, in seconds since 1970, that the last round of queries with an answer was of."})
+	PromQLRound = row(Def{Entity: Role, Name: "vigil_promql_round_seconds",
+		Help: "Time that this round took."})
+	PromQLSeries = row(Def{Entity: Role, Name: "vigil_promql_series",
+		Help: "Series in the answers of this round."})
+	PromQLNames = row(Def{Entity: Role, Name: "vigil_promql_names", Labels: []string{"source"},
+		Help: "Names of metrics that there are and that a reader understands, by what is taken to have made them."})
 )

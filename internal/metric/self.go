@@ -60,7 +60,7 @@ var (
 
 	Scrapes      = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_scrapes_total", Help: "Scrapes answered."})
 	SeriesCapped = row(Def{Entity: Agent, Kind: Counter, Sparse: true, Name: "vigil_series_capped_total", Labels: []string{"kind"},
-		Help: "Series that a scrape left out because a label would have had too many values, by kind of thing: xid, sxid, owner, allocation, version, workload, interface, runtime, image, dataset, api, dcgm_holder (holders of a device under its dcgm-exporter names); and of the cluster role: job, queue, waiting, pool, autoscaler."})
+		Help: "Series that a scrape left out because a label would have had too many values, by kind of thing: xid, sxid, owner, allocation, version, workload, interface, runtime, image, dataset, api, dcgm_holder (holders of a device under its dcgm-exporter names); and of the cluster role: job, queue, waiting, pool, autoscaler, finding."})
 	SeriesRefused = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_series_refused_total", Labels: []string{"reason"},
 		Help: "Series that a scrape left out so that the rest of the page stays valid, by reason: duplicate, unknown."})
 	ConfigReloadSuccess = row(Def{Entity: Agent, Name: "vigil_config_last_reload_successful",

@@ -19,6 +19,9 @@ import (
 //go:embed page.html
 var pageHTML string
 
+//go:embed page_fleet.html
+var pageFleetHTML string
+
 //go:embed page.css
 var pageCSS string
 
@@ -32,11 +35,11 @@ type pageTemplate struct {
 func newPageTemplate() *pageTemplate {
 	sum := sha256.Sum256([]byte(pageCSS))
 	return &pageTemplate{
-		Template: template.Must(template.New("page").Funcs(template.FuncMap{
+		Template: template.Must(template.Must(template.New("page").Funcs(template.FuncMap{
 			"css":   func() template.CSS { return template.CSS(pageCSS) },
 			"icon":  icon,
 			"bound": bound,
-		}).Parse(pageHTML)),
+		}).Parse(pageHTML)).Parse(pageFleetHTML)),
 		policy: "default-src 'none'; img-src data:; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 			"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	}
@@ -120,7 +123,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 func (s *Server) pageOf(snap *collector.Snapshot, view *detect.View, now time.Time) *page {
 	p := &page{Version: oneLine(s.cfg.Version.Version)}
 	if view != nil {
-		p.findings(view, &look{snap, s.cfg.History, now})
+		p.findings(view, &look{snap: snap, history: s.cfg.History, now: now})
 	}
 	if until := s.releasedUntil(); until.After(now) {
 		p.Notices = append(p.Notices, notice{toneInfo, "released", "The GPU driver is released until " + clock(until, now) +
@@ -141,7 +144,7 @@ func (s *Server) pageOf(snap *collector.Snapshot, view *detect.View, now time.Ti
 	if view != nil {
 		verdicts = view.Verdicts
 	}
-	p.gpus(&look{snap, s.cfg.History, now}, verdicts)
+	p.gpus(&look{snap: snap, history: s.cfg.History, now: now}, verdicts)
 	p.host(snap)
 	p.work(snap.Inventory)
 	p.endpoints(snap)
@@ -153,6 +156,12 @@ func (s *Server) pageOf(snap *collector.Snapshot, view *detect.View, now time.Ti
 // judge says the one thing to remember: what needs a person, or that nothing does
 // as far as can be seen.
 func (p *page) judge(s *collector.Snapshot) verdict {
+	v := p.judged()
+	v.Detail = strings.Join(p.summary(s), " · ")
+	return v
+}
+
+func (p *page) judged() verdict {
 	count := map[tone]int{}
 	for _, c := range p.Cards {
 		count[c.Tone]++
@@ -166,7 +175,7 @@ func (p *page) judge(s *collector.Snapshot) verdict {
 			blind = true
 		}
 	}
-	v := verdict{Detail: strings.Join(p.summary(s), " · ")}
+	var v verdict
 	switch {
 	case count[tonePage] > 0:
 		v.Tone, v.Headline = tonePage, plural(count[tonePage], "thing needs you now", "things need you now")

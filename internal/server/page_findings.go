@@ -24,6 +24,7 @@ type look struct {
 	snap    *collector.Snapshot // nil before the first
 	history func(detect.Subject) []detect.History
 	now     time.Time
+	nodes   bool // of several: what is found is told with its node
 }
 
 // card is one thing that is wrong: an incident, told by its root cause.
@@ -100,7 +101,7 @@ func (l *look) card(f *detect.Finding, severity rules.Severity) card {
 		Brief:    severity == rules.Info,
 		Severity: severity.String(),
 		Title:    oneLine(f.Title()),
-		Where:    where(f),
+		Where:    l.where(f),
 		Owner:    joined(", ", ownerText(f.Owner), teamText(f.Owner)),
 		Since:    clock(f.Since, l.now),
 		For:      duration(l.now.Sub(f.Since)),
@@ -139,13 +140,21 @@ func (l *look) members(findings []detect.Finding) []line {
 		case len(lines) == maxMembers:
 			more++
 		default:
-			lines = append(lines, line{clock(f.Since, l.now), oneLine(f.Title()) + ": " + where(f)})
+			lines = append(lines, line{clock(f.Since, l.now), oneLine(f.Title()) + ": " + l.where(f)})
 		}
 	}
 	if more > 0 {
 		lines = append(lines, line{What: fmt.Sprintf("and %d more", more)})
 	}
 	return lines
+}
+
+// where names the subject, with its node where there are several.
+func (l *look) where(f *detect.Finding) string {
+	if !l.nodes || f.Node == "" || f.Subject.Kind == "node" {
+		return where(f)
+	}
+	return oneLine(f.Node) + ", " + where(f)
 }
 
 // where names the subject as a person would.
