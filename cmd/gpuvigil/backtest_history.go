@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"gpuvigil/collector"
 	"gpuvigil/collector/history"
 	"gpuvigil/collector/page"
+	"gpuvigil/collector/promql"
 	"gpuvigil/collector/series"
 	"gpuvigil/internal/backtest"
 )
@@ -21,7 +21,8 @@ import (
 // historyFlags say which past is replayed.
 type historyFlags struct {
 	url, file                 string
-	selector, tenant          string
+	tenant                    string
+	match                     []string
 	tokenFile, user, password string
 	ca                        string
 	from, to                  string
@@ -34,7 +35,7 @@ func (h *historyFlags) add(cmd *kingpin.CmdClause) {
 	cmd.Flag("from", "With --prometheus.url or --openmetrics: where to begin: 2006-01-02T15:04:05Z, seconds since 1970, or how long ago (7d). Of a file the default is its first sample.").PlaceHolder("TIME").StringVar(&h.from)
 	cmd.Flag("to", "Where to end, likewise; the default is now, and of a file its last sample.").PlaceHolder("TIME").StringVar(&h.to)
 	cmd.Flag("step", "With --prometheus.url or --openmetrics: the time between two looks.").Default(history.DefaultStep.String()).DurationVar(&h.step)
-	cmd.Flag("prometheus.selector", `Matchers that narrow what is asked for, without braces: cluster="a".`).PlaceHolder("MATCHERS").StringVar(&h.selector)
+	cmd.Flag("prometheus.match", `Matcher of a label that narrows what is asked for, like cluster="a"; may be repeated.`).PlaceHolder("MATCHER").StringsVar(&h.match)
 	cmd.Flag("prometheus.tenant", "Tenant to ask as, sent as X-Scope-OrgID.").StringVar(&h.tenant)
 	cmd.Flag("prometheus.bearer-token-file", "File with a bearer token.").PlaceHolder("FILE").StringVar(&h.tokenFile)
 	cmd.Flag("prometheus.user", "User name of basic authentication.").StringVar(&h.user)
@@ -46,14 +47,14 @@ func (h *historyFlags) given() bool { return h.url != "" || h.file != "" }
 
 // check refuses flags that do not belong together.
 func (h *historyFlags) check(other bool) error {
-	asks := h.selector+h.tenant+h.tokenFile+h.user+h.password+h.ca != ""
+	asks := h.tenant+h.tokenFile+h.user+h.password+h.ca != "" || len(h.match) > 0
 	switch {
 	case h.url != "" && h.file != "":
 		return errors.New("--prometheus.url and --openmetrics are two different pasts: give one of them")
 	case h.given() && other:
 		return errors.New("--prometheus.url and --openmetrics replay the past of a fleet: give them without --series and --recording")
 	case asks && h.url == "":
-		return errors.New("--prometheus.selector and what else begins with --prometheus. go with --prometheus.url")
+		return errors.New("--prometheus.match and what else begins with --prometheus. go with --prometheus.url")
 	case !h.given() && h.from+h.to != "":
 		return errors.New("--from and --to go with --prometheus.url and --openmetrics")
 	case h.url != "" && h.from == "":
@@ -156,11 +157,11 @@ func (h *historyFlags) source(ctx context.Context, p *program, metrics []string,
 	if h.password != "" {
 		address.Password = secret(h.password, "")
 	}
-	header := http.Header{}
+	var headers []promql.Header
 	if h.tenant != "" {
-		header.Set("X-Scope-OrgID", h.tenant)
+		headers = append(headers, promql.Header{Name: "X-Scope-OrgID", Value: func() (string, error) { return h.tenant, nil }})
 	}
-	prom, err := history.NewPrometheus(history.PrometheusConfig{Address: address, Header: header, Selector: h.selector, Metrics: metrics, Log: p.log}, span)
+	prom, err := history.NewPrometheus(history.PrometheusConfig{Address: address, Headers: headers, Match: h.match, Metrics: metrics, Log: p.log}, span)
 	if err != nil {
 		return nil, "", nil, err
 	}

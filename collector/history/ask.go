@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"gpuvigil/collector/page"
+	"gpuvigil/collector/promql"
 	"gpuvigil/internal/text"
 )
 
@@ -28,27 +29,22 @@ const (
 type api struct {
 	address page.Address
 	base    *url.URL
-	header  http.Header
+	headers []promql.Header
 	client  *http.Client
 	timeout time.Duration
 	queries int
 }
 
-func newAPI(a page.Address, header http.Header, timeout time.Duration) (*api, error) {
+func newAPI(a page.Address, headers []promql.Header, timeout time.Duration) (*api, error) {
 	base, err := url.Parse(a.URL)
-	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, errors.New("the URL of the Prometheus is none (not shown, it may hold a password): give one like http://prometheus:9090")
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.User != nil || base.RawQuery != "" {
+		return nil, errors.New("the URL of Prometheus (not shown, it may hold a password) is not of the form http://prometheus:9090, without a user and a query")
 	}
 	client, err := a.Client(timeout)
 	if err != nil {
 		return nil, err
 	}
-	if base.User != nil && a.Password == nil { // http.Client would only send it with that very URL
-		password, _ := base.User.Password()
-		a.User, a.Password = base.User.Username(), func() (string, error) { return password, nil }
-		base.User = nil
-	}
-	return &api{address: a, base: base, header: header, client: client, timeout: timeout}, nil
+	return &api{address: a, base: base, headers: headers, client: client, timeout: timeout}, nil
 }
 
 // refusal is an answer that is an error.
@@ -133,10 +129,14 @@ func (a *api) once(ctx context.Context, path string, form url.Values, read func(
 	}
 	req, err := http.NewRequestWithContext(ctx, method, at.String(), body)
 	if err != nil {
-		return errors.New("the URL of the Prometheus does not parse (not shown, it may hold a password)")
+		return errors.New("the URL of Prometheus does not parse (not shown, it may hold a password)")
 	}
-	for name, values := range a.header {
-		req.Header[name] = values
+	for _, h := range a.headers {
+		value, err := h.Value()
+		if err != nil {
+			return page.Failing("credentials", "read the header %s: %w", h.Name, err)
+		}
+		req.Header.Set(h.Name, value)
 	}
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")

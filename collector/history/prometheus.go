@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"gpuvigil/collector/page"
+	"gpuvigil/collector/promql"
 	"gpuvigil/collector/series"
 )
 
@@ -23,10 +23,9 @@ import (
 // stands beside it.
 type PrometheusConfig struct {
 	Address page.Address
-	Header  http.Header // sent with each request: a tenant's
-	// Selector narrows what is asked for, as matchers without braces: cluster="a",job=~"x.*".
-	Selector string
-	Metrics  []string // names that something is made of: those of an Assembler
+	Headers []promql.Header
+	Match   []string // matchers that each series must have, such as cluster="a"
+	Metrics []string // names that something is made of: those of an Assembler
 
 	Timeout    time.Duration // of one request; 2 min
 	MaxSamples int           // in memory at once, twice; 4,000,000
@@ -51,7 +50,8 @@ type Prometheus struct {
 	api  *api
 	span Span
 
-	step, last int64 // the next step, and the last one
+	step, last int64    // the next step, and the last one
+	match      []string // as written anew
 	names      []string
 	window     int64 // steps
 	group      int   // names in one query
@@ -74,12 +74,19 @@ func NewPrometheus(cfg PrometheusConfig, span Span) (*Prometheus, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := newAPI(cfg.Address, cfg.Header, cfg.Timeout)
+	api, err := newAPI(cfg.Address, cfg.Headers, cfg.Timeout)
 	if err != nil {
 		return nil, err
 	}
 	p := &Prometheus{cfg: cfg, api: api, span: span, step: first, last: last, group: maxNames}
 	p.window = max(1, int64(firstWindow/span.step()))
+	for _, m := range cfg.Match {
+		written, err := promql.Matcher(m)
+		if err != nil {
+			return nil, err
+		}
+		p.match = append(p.match, written)
+	}
 	return p, nil
 }
 
@@ -134,7 +141,7 @@ func (p *Prometheus) shrink(why error) error {
 	case p.window > 1:
 		p.window /= 2
 	default:
-		return fmt.Errorf("ask %s for one step of one metric: %w: narrow what is asked for with a selector, or raise the server's limits", p.api.base.Host, why)
+		return fmt.Errorf("ask %s for one step of one metric: %w: narrow what is asked for with a matcher, or raise the server's limits", p.api.base.Host, why)
 	}
 	p.cfg.Log.Debug("Less is asked for at once.", "window", time.Duration(p.window)*p.span.step(), "metrics", p.group, "why", why)
 	return nil
@@ -194,8 +201,8 @@ func (p *Prometheus) query(ctx context.Context, w *Window, names []string) error
 
 func (p *Prometheus) selector(names []string) string {
 	s := `{__name__=~"` + strings.Join(names, "|") + `"`
-	if p.cfg.Selector != "" {
-		s += "," + p.cfg.Selector
+	for _, m := range p.match {
+		s += "," + m
 	}
 	return s + "}"
 }

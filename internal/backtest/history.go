@@ -38,8 +38,9 @@ type past struct {
 }
 
 type looked struct {
-	at *past
-	s  *collector.Snapshot
+	at   *past
+	s    *collector.Snapshot
+	gpus int // of all nodes, so far
 }
 
 // History runs the detectors over the past of many nodes, each with an engine of its own
@@ -49,7 +50,7 @@ func History(ctx context.Context, o HistoryOptions, feed Feed) (*Replayed, error
 	h := historian{o: &o, nodes: map[string]*past{}}
 	if o.Engine == nil {
 		o.Engine = func(node string, b detect.Budget) *detect.Engine {
-			return detect.NewEngine(detect.Config{Node: node, Budget: b, Log: o.Log}, detect.Detectors(detect.DetectorConfig{}))
+			return detect.NewEngine(detect.Config{Node: node, Budget: b, Log: o.Log, NoHistory: true}, detect.Detectors(detect.DetectorConfig{}))
 		}
 	}
 	stop := h.start(workers(o.Workers))
@@ -92,6 +93,7 @@ func (h *historian) start(n int) (stop func()) {
 		h.to = append(h.to, work)
 		group.Go(func() {
 			for l := range work {
+				l.at.watch.Engine.Among(l.gpus)
 				l.at.observe(l.s)
 			}
 		})
@@ -114,11 +116,11 @@ func (h *historian) observe(_ time.Time, nodes []*collector.Snapshot) error {
 		n := h.nodes[s.Node.Name]
 		if n == nil {
 			loosest := Budgets[len(Budgets)-1]
-			engine := h.o.Engine(s.Node.Name, detect.Budget{Pages: loosest / ticketsAPage, Tickets: loosest, GPUs: h.gpus})
+			engine := h.o.Engine(s.Node.Name, detect.Budget{Pages: loosest / ticketsAPage, Tickets: loosest})
 			n = &past{rec: Recording{File: h.o.Name, Node: s.Node.Name, From: s.Time, weeks: map[time.Time]time.Duration{}}, watch: NewWatch(engine), to: h.to[len(h.nodes)%len(h.to)]}
 			h.nodes[s.Node.Name] = n
 		}
-		n.to <- looked{n, s}
+		n.to <- looked{n, s, h.gpus}
 	}
 	return nil
 }
