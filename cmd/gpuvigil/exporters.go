@@ -18,7 +18,7 @@ import (
 // address is where a page is, with its secrets.
 func address(c config.Page) page.Address {
 	a := page.Address{URL: c.URL, User: c.Username,
-		TLS: page.TLS{CAFile: c.TLS.CAFile, ServerName: c.TLS.ServerName, Insecure: c.TLS.Insecure}}
+		TLS: page.TLS{CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, ServerName: c.TLS.ServerName, Insecure: c.TLS.Insecure}}
 	if c.BearerTokenFile != "" || c.BearerTokenEnv != "" {
 		a.Token = secret(c.BearerTokenFile, c.BearerTokenEnv)
 	}

@@ -272,7 +272,9 @@ func TestCPUsAreAddedUpByTheEngine(t *testing.T) {
 			w.Write([]byte(`{"status":"success","data":{"resultType":"vector","result":[` + strings.Join(series, ",") + `]}}`))
 			return true
 		}
-		one := func(labels, v string) string { return `{"metric":{` + labels + `},"value":[` + r.FormValue("time") + `,"` + v + `"]}` }
+		one := func(labels, v string) string {
+			return `{"metric":{` + labels + `},"value":[` + r.FormValue("time") + `,"` + v + `"]}`
+		}
 		switch {
 		case strings.HasPrefix(q, "max without (cpu, mode) (timestamp("):
 			return vector(one(labels, stamp(scraped)))
@@ -303,7 +305,9 @@ func TestCPUsAreAddedUpByTheEngine(t *testing.T) {
 	}
 }
 
-func number(v float64) string { return strings.TrimSuffix(strings.TrimRight(stamp(time.UnixMilli(int64(v*1000))), "0"), ".") }
+func number(v float64) string {
+	return strings.TrimSuffix(strings.TrimRight(stamp(time.UnixMilli(int64(v*1000))), "0"), ".")
+}
 
 func TestNothingUnderstoodIsNoFailure(t *testing.T) {
 	e := &engine{}

@@ -1,7 +1,10 @@
 package series
 
 import (
-	vm "github.com/VictoriaMetrics/metrics"
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
 
 	"gpuvigil/internal/metric"
 )
@@ -48,29 +51,82 @@ type tally struct {
 	strangers int // GPUs that another node has
 	nodes     [nodeStates]int
 	gpus      int
+	unread    map[unread]int
+	published published
+}
+
+// unread is why nothing can be made of a target's series.
+type unread struct {
+	kind   kind
+	reason string
+}
+
+// published is what was counted up to the last round. Others read it.
+type published struct {
+	mu        sync.Mutex
+	refused   [refusals]uint64
+	samples   [outcomes]uint64
+	strangers uint64
+	nodes     [nodeStates]int
+	gpus      int
+	series    int
+	unread    map[unread]uint64
 }
 
 func (t *tally) refuse(r refusal) { t.refused[r]++ }
 
 func (t *tally) unreadable(k kind, reason string) {
-	vm.GetOrCreateCounter(metric.FleetUnreadable.Series(sources[k], reason)).Inc()
+	if t.unread == nil {
+		t.unread = map[unread]int{}
+	}
+	t.unread[unread{k, reason}]++
 }
 
-// publish adds what was counted to the counters of the process.
+// publish adds what was counted to what others read.
 func (t *tally) publish(a *Assembler) {
+	p := &t.published
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for r, n := range t.refused {
-		if n > 0 {
-			vm.GetOrCreateCounter(metric.FleetSeriesRefused.Series(metric.SeriesRefusal.Values[r-1])).Add(n)
-		}
+		p.refused[r] += uint64(n)
 	}
 	for o, n := range t.samples {
-		vm.GetOrCreateCounter(metric.FleetSamples.Series(metric.SampleOutcome.Values[o])).Add(n)
+		p.samples[o] += uint64(n)
 	}
-	vm.GetOrCreateCounter(metric.FleetStrangers.Name).Add(t.strangers)
-	for s, n := range t.nodes {
-		vm.GetOrCreateGauge(metric.FleetNodes.Series(metric.FleetNodeState.Values[s]), nil).Set(float64(n))
+	p.strangers += uint64(t.strangers)
+	p.nodes, p.gpus, p.series = t.nodes, t.gpus, a.index.series
+	for u, n := range t.unread {
+		if p.unread == nil {
+			p.unread = map[unread]uint64{}
+		}
+		p.unread[u] += uint64(n)
 	}
-	vm.GetOrCreateGauge(metric.FleetGPUs.Name, nil).Set(float64(t.gpus))
-	vm.GetOrCreateGauge(metric.FleetSeries.Name, nil).Set(float64(a.index.series))
 	t.refused, t.samples, t.strangers = [refusals]int{}, [outcomes]int{}, 0
+	clear(t.unread)
+}
+
+// Tell adds what was counted up to the last round of snapshots to a page of metrics. It
+// may be called from any goroutine.
+func (a *Assembler) Tell(add func(d *metric.Def, v float64, labels ...string)) {
+	p := &a.tally.published
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s, n := range p.nodes {
+		add(metric.FleetNodes, float64(n), metric.FleetNodeState.Values[s])
+	}
+	add(metric.FleetGPUs, float64(p.gpus))
+	add(metric.FleetSeries, float64(p.series))
+	for o, n := range p.samples {
+		add(metric.FleetSamples, float64(n), metric.SampleOutcome.Values[o])
+	}
+	for r, n := range p.refused {
+		if n > 0 {
+			add(metric.FleetSeriesRefused, float64(n), metric.SeriesRefusal.Values[r-1])
+		}
+	}
+	add(metric.FleetStrangers, float64(p.strangers))
+	order := func(a, b unread) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.reason, b.reason)) }
+	for _, u := range slices.SortedFunc(maps.Keys(p.unread), order) {
+		add(metric.FleetUnreadable, float64(p.unread[u]), sources[u.kind], u.reason)
+	}
 }

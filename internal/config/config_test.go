@@ -60,7 +60,7 @@ func TestExampleChangesNothing(t *testing.T) {
 func TestExampleWithEveryKey(t *testing.T) {
 	text := string(Example)
 	text = regexp.MustCompile(`(?m)^(\s*)# (- [a-z]+:|  [a-z_]+:|idle_gpu:)`).ReplaceAllString(text, "$1$2")
-	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "rules: {}", "rules:", "own: []", "own:", "queues: []     #", "queues:     #", "budgets: []", "budgets:", "mapping: []", "mapping:",
+	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "rules: {}", "rules:", "own: []", "own:", "queues: []     #", "queues:     #", "budgets: []", "budgets:", "mapping: []", "mapping:", "headers: []          #", "headers:          #",
 		"approved: {}", "approved:", "known_bad: []", "known_bad:").Replace(text)
 	c, err := Parse("example.yml", []byte(text))
 	if err != nil {

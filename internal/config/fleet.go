@@ -15,6 +15,7 @@ type Fleet struct {
 	Kubernetes FleetKubernetes `yaml:"kubernetes"`
 	Waiting    FleetWaiting    `yaml:"waiting"`
 	Agents     FleetAgents     `yaml:"agents"`
+	Prometheus FleetPrometheus `yaml:"prometheus"`
 }
 
 // FleetWaiting says when jobs that wait are a finding.
@@ -66,6 +67,7 @@ func defaultFleet() Fleet {
 			Claims: true, Kueue: true, Volcano: true, Ray: true, Autoscalers: true},
 		FleetWaiting{FreeFor: Duration(15 * time.Minute)},
 		FleetAgents{Timeout: Duration(5 * time.Second)},
+		defaultFleetPrometheus(),
 	}
 }
 
@@ -78,6 +80,7 @@ func (s *FleetSlurm) Given() bool { return s.URL != "" || s.Squeue != "" }
 func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	f.Kubernetes.check(fail)
 	f.Waiting.check(fail)
+	f.Prometheus.check(fail)
 	f.Agents.check(fail)
 	s := &f.Slurm
 	const key = "fleet.slurm"

@@ -22,6 +22,8 @@ type Page struct {
 // PageTLS is how the server of a page is trusted.
 type PageTLS struct {
 	CAFile     string `yaml:"ca_file"`     // certificates that are trusted instead of the system's
+	CertFile   string `yaml:"cert_file"`   // certificate by which the server knows who asks
+	KeyFile    string `yaml:"key_file"`    // of that certificate
 	ServerName string `yaml:"server_name"` // that the certificate must be for; empty: the URL's host
 	Insecure   bool   `yaml:"insecure"`    // any certificate will do
 }
@@ -42,6 +44,10 @@ func (p *Page) check(key string, required bool, fail func(key, format string, ar
 	}
 	if p.TLS != (PageTLS{}) && strings.HasPrefix(p.URL, "http://") {
 		fail(key+".tls", "is given for a URL that begins with http://, allowed: only with https://")
+	}
+	checkSecretFile(p.TLS.KeyFile, key+".tls.key_file", fail)
+	if (p.TLS.CertFile != "") != (p.TLS.KeyFile != "") {
+		fail(key+".tls", "found one of cert_file and key_file, allowed: both or none")
 	}
 	if p.TLS.Insecure && p.TLS.CAFile != "" {
 		fail(key+".tls", "found both insecure and ca_file, allowed: one of them")

@@ -13,6 +13,7 @@ import (
 	"gpuvigil/collector"
 	"gpuvigil/collector/kube"
 	"gpuvigil/detect"
+	"gpuvigil/internal/metric"
 	"gpuvigil/rules"
 )
 
@@ -106,6 +107,9 @@ type Config struct {
 	Budget     detect.Budget         // of false findings, divided over the GPUs of all nodes
 	Rules      map[rules.ID]detect.Setting
 	Log        *slog.Logger
+
+	// Rows add what others have to say to the page. They are called for each scrape.
+	Rows []func(add func(d *metric.Def, v float64, labels ...string))
 
 	// Tell is given the incidents that opened, changed or resolved, in order; nil: nobody
 	// is told. It must not block.

@@ -53,6 +53,9 @@ func (f *Fleet) page(now time.Time) []byte {
 	for i, kind := range cappedKinds {
 		p.add(metric.SeriesCapped, float64(f.capped[i].Load()), kind)
 	}
+	for _, rows := range f.cfg.Load().Rows {
+		rows(p.add)
+	}
 	return p.text()
 }
 
