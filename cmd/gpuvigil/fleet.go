@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gpuvigil/alerting"
+	"gpuvigil/collector"
 	"gpuvigil/collector/owner"
 	"gpuvigil/collector/slurm"
 	"gpuvigil/detect"
@@ -39,27 +40,34 @@ import (
 const fleetListen = ":9837"
 
 func addFleet(app *kingpin.Application) (string, command) {
-	cmd := app.Command("fleet", "Run once in a cluster: ask its schedulers, Slurm or Kubernetes, about queues, nodes and autoscalers, and serve that on /metrics, to join with what the agents say.")
+	cmd := app.Command("fleet", "Run once in a cluster: read the nodes from a Prometheus, judge those without an agent, and make incidents of all; ask Slurm or Kubernetes about queues, nodes and autoscalers.")
 	flags := kingpinflag.AddFlags(cmd, fleetListen)
-	file := cmd.Flag("config.file", "Configuration file: its sections fleet, owners, detect, rules and alerting. See gpuvigil check --example. SIGHUP reads it again.").Required().String()
+	file := cmd.Flag("config.file", "Configuration file: its sections fleet, owners, detect, rules and alerting. See gpuvigil check --example. SIGHUP reads it again.").String()
+	prometheus := cmd.Flag("prometheus.url", "Prometheus, VictoriaMetrics, Thanos or Mimir to read the nodes from, such as http://prometheus:9090; it goes before fleet.prometheus.url.").PlaceHolder("URL").String()
 	state := addStateDir(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		dir, err := stateDir(*state)
 		if err != nil {
 			return err
 		}
-		return runFleet(ctx, p.log, *file, dir, flags)
+		return runFleet(ctx, p.log, fleetInput{*file, *prometheus}, dir, flags)
 	}
 }
 
+// fleetInput says where the configuration comes from.
+type fleetInput struct {
+	file       string // empty: the defaults
+	prometheus string // URL that goes before that of the file; empty: none is given
+}
+
 // runFleet asks and serves until ctx ends.
-func runFleet(ctx context.Context, log *slog.Logger, file, dir string, flags *web.FlagConfig) (err error) {
+func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string, flags *web.FlagConfig) (err error) {
 	// From the first moment, so that an early SIGHUP does not end the process.
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 
-	first, err := loadFleet(file, log)
+	first, err := loadFleet(from, log)
 	if err != nil {
 		return err
 	}
@@ -94,17 +102,17 @@ func runFleet(ctx context.Context, log *slog.Logger, file, dir string, flags *we
 		return err
 	}
 	log.Info("Starting gpuvigil fleet", "version", version.Info(), "state", dir)
-	return serveFleet(ctx, log, rec, first, file, hup, flags, webConfig, listeners, socket)
+	return serveFleet(ctx, log, rec, first, from, hup, flags, webConfig, listeners, socket)
 }
 
 // serveFleet asks, judges, tells and answers until ctx ends.
-func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, first *asking, file string, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
+func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, first *asking, from fleetInput, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
 	srv := server.NewFleet(server.FleetConfig{
-		Cluster: first.cluster, View: fleetView(rec.role), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
+		Cluster: first.cluster, View: fleetView(rec), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
 		Version: server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
 	})
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return runAsking(ctx, log, file, rec, first, hup) })
+	group.Go(func() error { return runAsking(ctx, log, from, rec, first, hup) })
 	group.Go(func() error {
 		rec.role.Watch(ctx)
 		return nil
@@ -123,12 +131,15 @@ func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, first
 }
 
 // fleetView is what the role knows, for its page and API.
-func fleetView(role *fleet.Fleet) func() server.FleetView {
+func fleetView(rec *fleetRecorder) func() server.FleetView {
 	return func() server.FleetView {
-		v := role.View()
+		v := rec.role.View()
 		out := server.FleetView{Time: v.Time, Simulated: v.Simulated, Findings: v.Findings, Incidents: v.Incidents, Nodes: make([]server.FleetNode, len(v.Nodes))}
 		for i, n := range v.Nodes {
 			out.Nodes[i] = server.FleetNode(n)
+		}
+		if f := rec.found.Load(); f != nil {
+			out.Notices = f.notices()
 		}
 		return out
 	}
@@ -139,14 +150,18 @@ type asking struct {
 	cluster   string
 	config    fleet.Config
 	run       []func(context.Context)
+	found     *found                                               // nil: no Prometheus is read
+	observe   func(now time.Time, snapshots []*collector.Snapshot) // what is made of the nodes; set before anything runs
 	outbox    alerting.OutboxConfig
 	receivers []alerting.Receiver
 }
 
 // runAsking asks and tells until ctx ends, after each SIGHUP by the new configuration if
 // that works.
-func runAsking(ctx context.Context, log *slog.Logger, file string, rec *fleetRecorder, now *asking, hup <-chan os.Signal) error {
+func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *fleetRecorder, now *asking, hup <-chan os.Signal) error {
 	for now != nil {
+		now.observe = func(at time.Time, snapshots []*collector.Snapshot) { rec.role.Observe(at, snapshots) }
+		rec.found.Store(now.found)
 		inner, stop := context.WithCancel(ctx)
 		var group sync.WaitGroup
 		for _, run := range now.run {
@@ -154,7 +169,7 @@ func runAsking(ctx context.Context, log *slog.Logger, file string, rec *fleetRec
 		}
 		failed := make(chan error, 1)
 		group.Go(func() { failed <- rec.outbox.Run(inner) })
-		now = nextAsking(ctx, log, file, rec.role, hup)
+		now = nextAsking(ctx, log, from, rec.role, hup)
 		stop()
 		group.Wait()
 		err := <-failed
@@ -169,20 +184,20 @@ func runAsking(ctx context.Context, log *slog.Logger, file string, rec *fleetRec
 		if err := rec.outbox.Configure(now.outbox, now.receivers...); err != nil {
 			return err
 		}
-		log.Info("The new configuration is in force.", "file", file)
+		log.Info("The new configuration is in force.", "file", from.file)
 	}
 	return nil
 }
 
 // nextAsking waits for a new configuration that works; nil once ctx ends.
-func nextAsking(ctx context.Context, log *slog.Logger, file string, role *fleet.Fleet, hup <-chan os.Signal) *asking {
+func nextAsking(ctx context.Context, log *slog.Logger, from fleetInput, role *fleet.Fleet, hup <-chan os.Signal) *asking {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-hup:
 		}
-		next, err := loadFleet(file, log)
+		next, err := loadFleet(from, log)
 		if err == nil {
 			return next
 		}
@@ -193,13 +208,16 @@ func nextAsking(ctx context.Context, log *slog.Logger, file string, role *fleet.
 
 // loadFleet reads the configuration, and each secret once, so that one that cannot be
 // read stops the start.
-func loadFleet(file string, log *slog.Logger) (*asking, error) {
-	cfg, err := config.Load(file)
+func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
+	cfg, err := config.Load(from.file)
 	if err != nil {
 		return nil, err
 	}
-	if !cfg.Fleet.Slurm.Given() && !cfg.Fleet.Kubernetes.Enabled {
-		return nil, errors.New("there is nothing to ask: give fleet.slurm.slurmrestd_url, fleet.slurm.squeue or fleet.kubernetes.enabled in the configuration, see gpuvigil check --example")
+	if from.prometheus != "" {
+		cfg.Fleet.Prometheus.URL = from.prometheus
+	}
+	if !cfg.Fleet.Slurm.Given() && !cfg.Fleet.Kubernetes.Enabled && !cfg.Fleet.Prometheus.Given() {
+		return nil, errors.New("there is nothing to ask: give --prometheus.url, or fleet.prometheus.url, fleet.slurm.slurmrestd_url, fleet.slurm.squeue or fleet.kubernetes.enabled in the configuration, see gpuvigil check --example")
 	}
 	if err := checkFleetSecrets(cfg); err != nil {
 		return nil, err
@@ -225,6 +243,11 @@ func loadFleet(file string, log *slog.Logger) (*asking, error) {
 		agents := fleet.NewAgents(log, askAgent(&cfg.Fleet.Agents))
 		a.run = append(a.run, agents.Run)
 		a.config.Evidence, a.config.AgentCalls = agents.Evidence, agents.Calls
+	}
+	if cfg.Fleet.Prometheus.Given() {
+		if err := a.readPrometheus(cfg, log); err != nil {
+			return nil, fmt.Errorf("fleet.prometheus: %w", err)
+		}
 	}
 	if cfg.Fleet.Slurm.Given() {
 		a.askSlurm(&cfg.Fleet.Slurm, jobs, log)
@@ -309,7 +332,7 @@ func apiUserAgent(part string) string { return "gpuvigil-" + part + "/" + versio
 
 // checkFleetSecrets reads what the role sends to slurmrestd once.
 func checkFleetSecrets(cfg *config.Config) error {
-	var errs []error
+	errs := checkPrometheusSecrets(cfg)
 	for key, file := range map[string]string{"user_file": cfg.Fleet.Slurm.UserFile, "token_file": cfg.Fleet.Slurm.TokenFile} {
 		if file == "" {
 			continue

@@ -124,8 +124,11 @@ func TestFleetThatCannotAsk(t *testing.T) {
 	f("", "fleet.slurm.squeue")
 	f("fleet: {slurm: {slurmrestd_url: 'http://127.0.0.1:1/slurm/v0.0.40', token_file: /absent}}", "fleet.slurm.token_file")
 	f("fleet: {kubernetes: {enabled: true}}", "service account")
+	f("fleet: {prometheus: {url: 'http://127.0.0.1:1', bearer_token_file: /absent}}", "fleet.prometheus.bearer_token_file")
+	f("fleet: {prometheus: {url: 'http://127.0.0.1:1', headers: [{name: X-Key, value_file: /absent}]}}", "fleet.prometheus.headers[0].value_file")
+	f("fleet: {prometheus: {url: 'https://127.0.0.1:1', tls: {cert_file: /absent, key_file: /absent}}}", "/absent")
 	f("fleet: {kubernetes: {enabled: true, kubeconfig: /absent}}", "/absent")
-	if code, _, errs := gpuvigil(t, "fleet"); code == 0 || !strings.Contains(errs, "config.file") {
+	if code, _, errs := gpuvigil(t, "fleet"); code == 0 || !strings.Contains(errs, "--prometheus.url") {
 		t.Errorf("fleet without a configuration: exit %d, %q", code, errs)
 	}
 	if code, _, errs := gpuvigil(t, "fleet", "--help"); code != 0 || !strings.Contains(strings.Join(strings.Fields(errs), " "), "Slurm or Kubernetes") {
@@ -176,7 +179,7 @@ func TestFleetReloads(t *testing.T) {
 	kubeconfig := apiServer(t)
 	path := file(t, "fleet: {kubernetes: {enabled: true, pool_labels: [pool], kubeconfig: "+kubeconfig+"}}\n")
 	log := slog.New(slog.DiscardHandler)
-	first, err := loadFleet(path, log)
+	first, err := loadFleet(fleetInput{file: path}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +195,7 @@ func TestFleetReloads(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := runAsking(ctx, log, path, rec, first, hup); err != nil {
+		if err := runAsking(ctx, log, fleetInput{file: path}, rec, first, hup); err != nil {
 			t.Errorf("the role ends with: %v", err)
 		}
 	}()

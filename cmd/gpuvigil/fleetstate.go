@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"gpuvigil/alerting"
@@ -31,6 +32,7 @@ type fleetRecorder struct {
 	role   *fleet.Fleet
 	log    *slog.Logger
 	wake   chan struct{} // has room for one
+	found  atomic.Pointer[found]
 
 	failing bool // the last write failed
 }

@@ -148,3 +148,24 @@ func newUse(n metric.DCGM) *use {
 	}
 	return u
 }
+
+// Row returns the row of the catalogue that a metric is made into; nil if there is none,
+// or several.
+func (n *Names) Row(name string) *metric.Def {
+	if u := n.dcgm[name]; u != nil {
+		if u.row == nil && (u.special == lastXid || u.special == windowXid || u.special == totalXid) {
+			return metric.XidErrors
+		}
+		return u.row
+	}
+	if rest, ok := strings.CutPrefix(name, smiPrefix); ok {
+		return n.smi[rest].row
+	}
+	if rest, ok := strings.CutPrefix(name, portPrefix); ok {
+		return n.nodePorts[rest].row
+	}
+	if name == CPUSeconds {
+		return metric.CPUSeconds
+	}
+	return n.node[name].row
+}

@@ -6,6 +6,7 @@ import (
 
 	"gpuvigil/collector/inference"
 	"gpuvigil/collector/scrape"
+	"gpuvigil/internal/metric"
 )
 
 // kind is what a metric's name shows to have made it.
@@ -55,4 +56,13 @@ func (a *Assembler) Source(metric string) string {
 		return sources[n.kind]
 	}
 	return ""
+}
+
+// Row returns the row of the catalogue that a metric is made into; nil if there is none,
+// or several.
+func (a *Assembler) Row(name string) *metric.Def {
+	if use, ok := a.vocab.agents.uses[name]; ok {
+		return use.row
+	}
+	return a.vocab.exporters.Row(name)
 }

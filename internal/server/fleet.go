@@ -32,6 +32,7 @@ type FleetView struct {
 	Findings  []detect.Finding  // those that fire, then those of the last day; the worst first
 	Incidents []detect.Incident // open, then of the last day; the worst first
 	Nodes     []FleetNode       // the worst first
+	Notices   []string          // of where all this comes from, and what is missing
 }
 
 // FleetNode is one node of a cluster.
@@ -158,11 +159,17 @@ func (f *Fleet) pageOf(v *FleetView, now time.Time) *fleetPage {
 	p := &fleetPage{page: page{Version: oneLine(f.cfg.Version.Version), Node: oneLine(f.cfg.Cluster), Simulated: v.Simulated}}
 	if v.Time.IsZero() {
 		p.Verdict = verdict{toneQuiet, "Starting", "The first look is being taken."}
+		for _, text := range v.Notices {
+			p.Notices = append(p.Notices, notice{toneInfo, "source", text})
+		}
 		return p
 	}
 	p.Sampled = clock(v.Time, now) + " UTC, " + ago(now.Sub(v.Time))
 	if age := now.Sub(v.Time); age > 3*time.Minute {
 		p.Notices = append(p.Notices, notice{tonePage, "stopped", "The last look is " + duration(age) + " old. What follows is how things were then."})
+	}
+	for _, text := range v.Notices {
+		p.Notices = append(p.Notices, notice{toneInfo, "source", text})
 	}
 	l := &look{now: now, nodes: true}
 	p.incidents(v, l)
