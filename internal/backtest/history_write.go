@@ -113,7 +113,7 @@ func (r *Replayed) writeBudgets(t *table) {
 	t.line("\nALERT BUDGET OF %d GPUS\tPAGES\tTICKETS\tINFO%s", r.GPUs, r.column("\tPRECISION\tRECALL\tF1\tDELAY MEDIAN\tDELAY 95 %"))
 	for i := range r.Budgets {
 		b, f := &r.Budgets[i], &r.Budgets[i].Figures
-		t.line("%s and %s false a week\t%d\t%d\t%d%s", decimal(b.Pages)+" pages", decimal(b.Tickets)+" tickets", b.Told[rules.Page], b.Told[rules.Ticket], b.Told[rules.Info],
+		t.line("false a week: pages %s, tickets %s\t%d\t%d\t%d%s", decimal(b.Pages), decimal(b.Tickets), b.Told[rules.Page], b.Told[rules.Ticket], b.Told[rules.Info],
 			r.column(fmt.Sprintf("\t%.3f\t%.3f\t%.3f\t%s\t%s", f.Precision(), f.Recall(), f.F1(), f.delayText(0.5), f.delayText(0.95))))
 	}
 }
