@@ -20,7 +20,7 @@ STAGES := format tidy build vet nocgo staticcheck vulncheck unit arm64 tools e2e
 ARGS ?=
 FUZZTIME ?= 10s
 
-.PHONY: help build run demo test lint generate fuzz bench soak fleet-sim gpu-check gpu-step-time clean chromium qemu $(STAGES)
+.PHONY: help build run demo test lint generate fuzz bench soak chaos fleet-sim gpu-check gpu-step-time clean chromium qemu $(STAGES)
 
 help: ## say what each target does
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do printf '%-13s %s\n' "$$target" "$$text"; done
@@ -89,10 +89,10 @@ arm64: ## what the detectors find on arm64, under emulation, is what they find h
 	grep -q '"rule"' $(REPLAY)/here.json; cmp $(REPLAY)/here.json $(REPLAY)/arm64.json
 
 # Not cached: what these tests run (the product's binary, Prometheus) is not among what go test sees change.
-e2e: $(BIN)/prometheus ## the agent under a real Prometheus server
+e2e: $(BIN)/prometheus $(BIN)/alertmanager ## the agent under a real Prometheus server and Alertmanager
 	go -C e2e test -v -count=1 ./...
 
-tools: $(BIN)/prometheus $(BIN)/staticcheck $(BIN)/vulncheck ## build the pinned tools into e2e/tools/bin
+tools: $(BIN)/prometheus $(BIN)/alertmanager $(BIN)/staticcheck $(BIN)/vulncheck ## build the pinned tools into e2e/tools/bin
 
 # Prometheus is most of a first `make test`. Its clouds' service discovery is left out; without inlining and debug
 # information the rest compiles in two thirds of the time, and is fast enough for a test's server.
@@ -101,6 +101,16 @@ $(BIN)/prometheus $(BIN)/promtool &: $(TOOLS)/prometheus/go.mod $(TOOLS)/prometh
 	CGO_ENABLED=0 go -C $(TOOLS)/prometheus build -tags remove_all_sd -gcflags 'all=-l -dwarf=false' -ldflags '-s -w' \
 		-o ../bin/ $(PROMETHEUS)/prometheus $(PROMETHEUS)/promtool
 	touch $(BIN)/prometheus $(BIN)/promtool
+
+# A module is without the pages that are made for a release, which the program embeds: it is built from a copy with an
+# empty one, by its own go.mod.
+$(BIN)/alertmanager: $(TOOLS)/alertmanager/go.mod $(TOOLS)/alertmanager/go.sum
+	source=$$(mktemp -d); trap 'rm -rf "$$source"' EXIT; \
+	go -C $(TOOLS)/alertmanager mod download github.com/prometheus/alertmanager; \
+	cp -r "$$(go -C $(TOOLS)/alertmanager list -m -f '{{.Dir}}' github.com/prometheus/alertmanager)/." "$$source"; \
+	chmod -R u+w "$$source"; mkdir -p "$$source/ui/app/dist"; echo 'no pages' > "$$source/ui/app/dist/index.html"; \
+	CGO_ENABLED=0 go -C "$$source" build -gcflags 'all=-l -dwarf=false' -ldflags '-s -w' -o '$(CURDIR)/$@' ./cmd/alertmanager
+	touch $@
 
 $(BIN)/staticcheck: $(TOOLS)/staticcheck/go.mod $(TOOLS)/staticcheck/go.sum
 	CGO_ENABLED=0 go -C $(TOOLS)/staticcheck build -o ../bin/ honnef.co/go/tools/cmd/staticcheck
@@ -142,6 +152,10 @@ bench: ## benchmarks, with allocations
 SOAK ?= 1h
 soak: ## TestSoak for SOAK (1h) instead of half a minute: nothing grows under process churn
 	go -C e2e test -v -count=1 -timeout 0 -run '^TestSoak$$' . -soak $(SOAK)
+
+SEEDS ?= 200
+chaos: ## from the engine to Slack, with kills, full disks, outages and clock jumps in SEEDS (200) random orders
+	go test -count=1 -timeout 0 -run '^TestChaos' ./alerting/slack -seeds $(SEEDS)
 
 GPU_WEEKS ?= 10000
 fleet-sim: ## synthetic fleets at full size: GPU_WEEKS (10000) of healthy nodes, each fault and look-alike 20 times

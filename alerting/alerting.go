@@ -17,10 +17,33 @@ type Message struct {
 	Rule     *rules.Rule
 	Node     string
 	Links    []Link
+	Context  Context
 
-	// Doubt says that an earlier attempt to deliver the incident for the first
-	// time may have succeeded without us knowing: the connection broke, or the
-	// agent was killed. A notifier that can look does so before it delivers again.
+	Mark *Mark // what a person said of the incident; nil: nothing
+
+	// Mentions are the ids of those whom the message calls. They come from the
+	// configuration only.
+	Mentions []string
+
+	// Ring says why a person is to be called again for an incident that the receiver
+	// knows; empty if it is enough that its message changes. A notifier whose edits
+	// nobody notices says it in a message that is noticed.
+	Ring string
+
+	// Rung is how often the incident has called again, with this time if Ring is given:
+	// a notifier that finds out that it has rung so often does not do it once more.
+	Rung int
+
+	// Words is said in place of the incident's own words; nil: those of the incident.
+	Words *Text
+
+	// Chart draws nothing: it returns what a picture of the last hours would show, nil
+	// if there is nothing to show. It is nil if nobody can tell.
+	Chart func() *Chart
+
+	// Doubt says that an earlier attempt to deliver this may have succeeded, in whole
+	// or in part, without us knowing: the connection broke, or the agent was killed. A
+	// notifier that can look does so before it delivers again.
 	Doubt bool
 }
 
@@ -33,7 +56,8 @@ type Notifier interface {
 	// same incident, or empty; a notifier that can edit does so. The error is a
 	// *Refusal when trying again makes no sense, a *Wait when the receiver asked
 	// for a pause, and anything else when it may succeed later. No error holds a
-	// secret.
+	// secret. A newRef beside an error is what was delivered before it: the next
+	// attempt gets it.
 	Notify(ctx context.Context, m Message, ref string) (newRef string, err error)
 }
 

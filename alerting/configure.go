@@ -19,9 +19,10 @@ const firstStart = "first_start"
 // one may use the store at a time; it lives as long as the agent.
 func NewOutbox(st *store.Store, cfg OutboxConfig, receivers ...Receiver) (*Outbox, error) {
 	o := &Outbox{
-		store: st, log: cfg.Log, save: make(chan struct{}, 1),
-		parked: map[string]map[string]*record{}, dirty: map[string]*record{},
+		store: st, log: cfg.Log, save: make(chan struct{}, 1), gate: &Gate{marks: map[string]*Mark{}},
+		parked: map[string]map[string]*record{}, dirty: map[string]*record{}, drills: map[string]*drill{},
 	}
+	o.extras = map[string]*extra{marksKey: {text: o.gate.marksText}, drillsKey: {text: o.drillsText}}
 	if err := check(receivers); err != nil {
 		return nil, err
 	}
@@ -29,8 +30,8 @@ func NewOutbox(st *store.Store, cfg OutboxConfig, receivers ...Receiver) (*Outbo
 	if err := o.started(now); err != nil {
 		return nil, err
 	}
-	if err := o.load(now); err != nil {
-		return nil, err
+	if err := errors.Join(o.load(now), o.loadMarks(), o.loadDrills()); err != nil {
+		return nil, fmt.Errorf("read what is to be said: %w", err)
 	}
 	o.configure(cfg, receivers, now)
 	return o, nil
@@ -77,6 +78,7 @@ func (o *Outbox) configure(cfg OutboxConfig, receivers []Receiver, now time.Time
 	cfg.Backoff = or(cfg.Backoff, time.Second)
 	cfg.MaxBackoff = or(cfg.MaxBackoff, time.Minute)
 	o.cfg, o.log, o.queues = cfg, cfg.Log, nil
+	o.gate.set(cfg.GateConfig, o.first)
 	for _, r := range receivers {
 		q := newQueue(r)
 		for id, r := range o.parked[r.Name] {
@@ -114,8 +116,9 @@ func newQueue(r Receiver) *queue {
 		return vm.GetOrCreateCounter(metric.NotificationsSent.Series(r.Name, result))
 	}
 	return &queue{
-		Receiver: r, wake: make(chan struct{}, 1), records: map[string]*record{},
+		Receiver: r, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), records: map[string]*record{},
 		sent: counter("sent"), retried: counter("retried"), refused: counter("refused"), shadowed: counter("shadowed"),
+		held: counter("held"), merged: counter("merged"),
 	}
 }
 

@@ -49,6 +49,11 @@ func (o *Outbox) Run(ctx context.Context) error {
 		defer vm.UnregisterMetric(age)
 		g.Go(func() { o.serve(ctx, q) })
 	}
+	for mark, n := range map[string]func() float64{"acknowledged": o.count(false), "snoozed": o.count(true)} {
+		name := metric.IncidentsMarked.Series(mark)
+		vm.GetOrCreateGauge(name, n)
+		defer vm.UnregisterMetric(name)
+	}
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	kept := make(chan struct{})
 	go func() {
@@ -66,19 +71,28 @@ func (o *Outbox) Run(ctx context.Context) error {
 type job struct {
 	r        *record
 	incident *detect.Incident
+	context  *Context
 	ref      string
 	doubt    bool
+	first    bool // the receiver has not heard of the incident
+	ring     string
+	rung     int
+	mentions []string
+	words    *Text
 }
 
 // serve delivers one receiver's messages, one after the other.
 func (o *Outbox) serve(ctx context.Context, q *queue) {
 	for ctx.Err() == nil {
+		o.digest(q, time.Now())
 		j, wait := o.next(q, time.Now())
 		if j == nil {
 			o.idle(ctx, q, wait)
 			continue
 		}
+		q.turn <- struct{}{}
 		ref, err := o.attempt(ctx, q, j)
+		<-q.turn
 		pause := o.settle(q, j, ref, err, time.Now())
 		poke(o.save)
 		sleep(ctx, pause)
@@ -110,7 +124,7 @@ func sleep(ctx context.Context, d time.Duration) {
 func (o *Outbox) next(q *queue, now time.Time) (*job, time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	wait := min(q.insist(now), o.sumUp(q, now))
+	wait := min(q.insist(now), o.sumUp(q, now), o.look(q, now))
 	r := q.pick()
 	if r == nil {
 		return nil, wait
@@ -118,7 +132,23 @@ func (o *Outbox) next(q *queue, now time.Time) (*job, time.Duration) {
 	if grace := r.taken.Add(diskGrace).Sub(now); r.stored != r.gen && grace > 0 {
 		return nil, grace
 	}
-	return &job{r, r.Incident, r.Ref, r.doubt}, 0
+	return o.job(q, r, now), 0
+}
+
+// job is what is to be said for a record now.
+func (o *Outbox) job(q *queue, r *record, now time.Time) *job {
+	j := &job{r: r, incident: r.Incident, context: r.Context, ref: r.Ref, doubt: r.doubt, first: r.Ref == "" && r.Said.IsZero(), words: r.Words}
+	d := o.gate.judge(q.Name, q.MinSeverity, r.Incident, now)
+	if !j.first {
+		j.ring = o.ring(r, r.Incident, d, now)
+	}
+	if j.rung = r.Rung; j.ring != "" {
+		j.rung++
+	}
+	if j.first || j.ring != "" {
+		j.mentions = q.calls(r.Incident, d)
+	}
+	return j
 }
 
 // attempt delivers one message. It does not end with ctx: a message that was cut
@@ -126,12 +156,19 @@ func (o *Outbox) next(q *queue, now time.Time) (*job, time.Duration) {
 func (o *Outbox) attempt(ctx context.Context, q *queue, j *job) (string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptLimit)
 	defer cancel()
-	m := Message{Incident: *j.incident, Rule: rules.Get(j.incident.Rule), Node: o.cfg.Node, Doubt: j.doubt}
+	m := Message{Incident: *j.incident, Rule: rules.Get(j.incident.Rule), Node: o.cfg.Node, Doubt: j.doubt,
+		Mark: o.gate.standing(j.incident, time.Now()), Ring: j.ring, Rung: j.rung, Mentions: j.mentions, Words: j.words}
 	if len(m.Incident.Members) > 0 && m.Incident.Members[0].Node != "" {
 		m.Node = m.Incident.Members[0].Node
 	}
 	if o.cfg.Links != nil {
 		m.Links = o.cfg.Links(j.incident)
+	}
+	if j.context != nil {
+		m.Context = *j.context
+	}
+	if o.cfg.Chart != nil {
+		m.Chart = func() *Chart { return o.cfg.Chart(j.incident) }
 	}
 	return q.Notifier.Notify(ctx, m, j.ref)
 }
@@ -141,6 +178,10 @@ func (o *Outbox) attempt(ctx context.Context, q *queue, j *job) (string, error) 
 func (o *Outbox) settle(q *queue, j *job, ref string, err error, now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err != nil && ref != "" && ref != j.r.Ref {
+		j.r.Ref = ref
+		o.change(j.r, now)
+	}
 	log := o.log.With("receiver", q.Name, "incident", j.incident.ID, "rule", string(j.incident.Rule))
 	var (
 		refusal *Refusal
@@ -169,7 +210,7 @@ func (o *Outbox) settle(q *queue, j *job, ref string, err error, now time.Time) 
 	if limited {
 		return min(max(wait.For, o.cfg.Pause), longestWait)
 	}
-	j.r.doubt = j.r.Ref == ""
+	j.r.doubt = true
 	j.r.tries++
 	q.letOther = len(q.waiting) > 0 && q.waiting[0] == j.r
 	if j.r.tries == stepBack && q.letOther && len(q.waiting) > 1 {
@@ -202,6 +243,13 @@ func (o *Outbox) delivered(q *queue, j *job, ref string, now time.Time) {
 	r.Ref, r.doubt, r.Said, r.SaidAs, r.Ended = ref, false, j.incident.Updated, j.incident.State, time.Time{}
 	if j.incident.State == detect.Resolved {
 		r.Ended = now
+	}
+	if j.first || j.ring != "" {
+		r.Rang = now
+	}
+	r.Rung = j.rung
+	if j.first || j.ring != "" || r.RangAs == nil {
+		r.RangAs = &j.incident.Severity
 	}
 	if r.Incident == j.incident {
 		r.Incident, r.Queued = nil, time.Time{}

@@ -43,7 +43,7 @@ func (o *Outbox) sumUp(q *queue, now time.Time) time.Duration {
 	}
 	byRule := map[rules.ID][]*keptBack{}
 	for _, r := range q.records {
-		if r.Kept != nil {
+		if r.Kept != nil && !r.Missed {
 			byRule[r.Kept.Rule] = append(byRule[r.Kept.Rule], r.Kept)
 		}
 	}

@@ -141,19 +141,32 @@ func holder(owner string) string {
 }
 
 // also names the other findings of the incident.
-func also(members []detect.Finding) string {
-	others := members[1:]
+func also(i *detect.Incident) string {
+	root, others := &i.Members[0], i.Members[1:]
 	more := max(len(others)-shownMembers, 0)
 	var said []string
 	for k := range others[:len(others)-more] {
-		f := &others[k]
-		what := subject(f, "")
-		if f.Rule != members[0].Rule || f.Cause != members[0].Cause {
-			what += " " + f.Title()
-		}
-		said = append(said, text.Clean(what, nameSize))
+		said = append(said, member(i, root, &others[k]))
 	}
 	return list(said, more)
+}
+
+// member names one of the incident's findings.
+func member(i *detect.Incident, root, f *detect.Finding) string {
+	what := subject(f, "")
+	if f.Rule != root.Rule || f.Cause != root.Cause {
+		title := f.Title()
+		if rest := withoutSubject(title, f); rest != title {
+			what += " " + rest
+		} else {
+			what += ": " + title
+		}
+	}
+	what = text.Clean(what, nameSize)
+	if f.State == detect.Resolved && i.State == detect.Firing {
+		what += " (over)"
+	}
+	return what
 }
 
 func list(said []string, more int) string {
@@ -185,15 +198,28 @@ func lasted(i *detect.Incident, root *detect.Finding) string {
 
 // where tells in full what the headline names in short.
 func where(m Message, root *detect.Finding) string {
-	parts := []string{"node " + m.Node}
-	if root.GPUIndex >= 0 && root.Subject.Kind == "gpu" {
+	var parts []string
+	if m.Context.Cluster != "" {
+		parts = append(parts, "cluster "+m.Context.Cluster)
+	}
+	if root.Subject.Kind != "queue" {
+		parts = append(parts, "node "+m.Node)
+	}
+	if root.GPUIndex >= 0 {
 		parts = append(parts, "GPU "+strconv.Itoa(root.GPUIndex))
 	}
 	if root.GPUModel != "" {
 		parts = append(parts, root.GPUModel)
 	}
-	if root.Subject.Kind != "node" {
+	switch root.Subject.Kind {
+	case "gpu":
 		parts = append(parts, root.Subject.ID)
+	case "endpoint":
+		_, served, _ := strings.Cut(root.Subject.ID, "#")
+		engine, _, _ := strings.Cut(served, "/")
+		if engine != "" {
+			parts = append(parts, "served by "+engine)
+		}
 	}
 	return text.Clean(strings.Join(parts, ", "), valueSize)
 }

@@ -1,6 +1,7 @@
 package alerting_test
 
 import (
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,7 +18,13 @@ import (
 )
 
 func TestMessagesOfTheRules(t *testing.T) {
-	for _, i := range example.Incidents() {
+	if got, book := len(example.Incidents()), len(rules.All()); got != book {
+		t.Fatalf("%d rules have an example, the book has %d", got, book)
+	}
+	for k, i := range example.Incidents() {
+		if want := rules.All()[k].ID; i.Rule != want {
+			t.Fatalf("example %d is of rule %s, the book's is %s", k, i.Rule, want)
+		}
 		for _, resolved := range []bool{false, true} {
 			name := string(i.Rule)
 			if resolved {
@@ -107,29 +114,73 @@ func TestAnIncidentOfAnUnknownRuleStillReads(t *testing.T) {
 	}
 }
 
-// FuzzRender holds that no name, however malicious, breaks a message: lines stay
+// TestTheFirstLineDecides holds that a headline fits a phone's lock screen.
+func TestTheFirstLineDecides(t *testing.T) {
+	for _, i := range example.Incidents() {
+		head := alerting.Render(example.Message(i)).Headline
+		if n := utf8.RuneCountInString(head); n > 100 {
+			t.Errorf("the headline of %s has %d characters, a lock screen shows about 100: %s", i.Rule, n, head)
+		}
+	}
+}
+
+// TestAnEndpointIsNamedWithoutItsAddress holds that a model's server is not shown as a URL.
+func TestAnEndpointIsNamedWithoutItsAddress(t *testing.T) {
+	f := func(id, want string) {
+		t.Helper()
+		i := example.Of(rules.IDQueueing)
+		i.Members[0].Subject.ID = id
+		text := alerting.Render(example.Message(i))
+		if !strings.HasPrefix(text.Headline, "TICKET "+want+" on gpu-117: ") || strings.Contains(text.String(), "10.0.0.7") {
+			t.Errorf("endpoint %s is told as %q, want it named %s:\n%s", id, text.Headline, want, text)
+		}
+	}
+	f("http://10.0.0.7:8000/metrics#vllm/meta/llama", "meta/llama")
+	f("http://10.0.0.7:8000/metrics#vllm", "vllm")
+	f("http://10.0.0.7:8000/metrics", "the server on port 8000")
+	f("http://10.0.0.7/metrics", "an inference server")
+}
+
+// FuzzRender holds that no name, however malicious, breaks a message of any rule: lines stay
 // lines, valid, visible and short.
 func FuzzRender(f *testing.F) {
-	f.Add("gpu-117", "job <!channel>", "caf\xe9 \x1b[31m red", "xid_79")
-	f.Add("a\nb", "\u202egpj.exe", strings.Repeat("é", 5000), "xid_"+strings.Repeat("9", 40))
-	f.Fuzz(func(t *testing.T, node, name, seen, cause string) {
-		i := example.Incidents()[0]
+	f.Add("gpu-117", "job <!channel>", "caf\xe9 \x1b[31m red", "xid_79", 0, 3.5)
+	f.Add("a\nb", "\u202egpj.exe", strings.Repeat("é", 5000), "xid_"+strings.Repeat("9", 40), 7, math.Inf(1))
+	f.Add("", "", "", "", 14, -1.0)
+	f.Fuzz(func(t *testing.T, node, name, seen, cause string, which int, money float64) {
+		examples := example.Incidents()
+		i := examples[uint(which)%uint(len(examples))]
 		r := &i.Members[0]
 		r.Node, r.Owner.ID, r.Owner.Team, r.Evidence.Seen, r.Evidence.Why, r.Cause = node, name, seen, seen, name, cause
-		r.GPUModel, r.Subject.ID = name, node
+		r.GPUModel, r.Subject.ID, r.Evidence.Title = name, node, seen
 		r.Before = []collector.Event{{Kind: collector.VersionEvent, Component: name, From: seen, To: node}, {Kind: "other", Text: seen}}
 		i.Members = append(i.Members, *r, *r)
 		m := example.Message(i)
 		m.Node = node
+		odd := collector.Owner{Kind: name, ID: seen, Team: cause}
+		m.Context = alerting.Context{Cluster: name, Owners: []collector.Owner{odd, r.Owner, odd, odd, {Kind: "pod", Team: name}}, GPUs: which, Models: []string{seen, name, cause, node},
+			Money: &alerting.Money{Currency: name, PerHour: money, GPUs: which}, Lost: &alerting.Lost{GPUHours: money, Cost: money, Currency: seen}}
 		text := alerting.Render(m)
-		if n := utf8.RuneCountInString(text.Headline); n > 140 {
-			t.Errorf("the headline has %d characters: %q", n, text.Headline)
+		clean(t, "headline", text.Headline, 140)
+		for _, l := range text.Lines {
+			clean(t, l.Label, l.Text, 1000)
 		}
-		for _, l := range append(text.Lines, alerting.Line{Label: "headline", Text: text.Headline}) {
-			bad := strings.IndexFunc(l.Text, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) })
-			if !utf8.ValidString(l.Text) || bad >= 0 || utf8.RuneCountInString(l.Text) > 1000 {
-				t.Errorf("%s is not a clean line: %q", l.Label, l.Text)
-			}
+		end := example.Resolve(i)
+		m.Incident = end
+		news := alerting.Told{State: detect.Firing, Severity: rules.Info, Members: 1}.News(&m)
+		if news == nil {
+			t.Fatal("the end of an incident is no news")
+		}
+		for _, l := range news.Lines {
+			clean(t, "a line of the thread", l, 1000)
 		}
 	})
+}
+
+func clean(t *testing.T, what, line string, limit int) {
+	t.Helper()
+	bad := strings.IndexFunc(line, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) })
+	if n := utf8.RuneCountInString(line); !utf8.ValidString(line) || bad >= 0 || n > limit {
+		t.Errorf("%s is not a clean line of at most %d characters: %q", what, limit, line)
+	}
 }

@@ -19,23 +19,35 @@ type Receiver struct {
 	Name        string         // label value, and key in the state file
 	Notifier    Notifier       // called by one goroutine, never twice at once
 	MinSeverity rules.Severity // what is below is not sent
+	Mentions    []string       // ids of users and groups that a page calls, where no route says other ones
 }
 
 // OutboxConfig is how an outbox works. Log is required.
 type OutboxConfig struct {
-	Node string // for incidents whose members name none
-	Log  *slog.Logger
+	GateConfig
+	Log *slog.Logger
 
-	// Shadow is for how long after the agent's first start only pages of rules
-	// that may page are sent, and what Promoted says. The rest is summed up once when it
-	// is over. Zero sends everything from the start.
-	Shadow time.Duration
+	// Burst is how many new messages that are no pages a receiver gets within a minute;
+	// the rest is told in one that counts them. Zero is no limit.
+	Burst int
 
-	// Promoted are rules that the user wants to hear of at once.
-	Promoted map[rules.ID]bool
+	// Current returns an incident as it is now, nil if there is none. It must know at
+	// least what Take was given. Without it nothing is told a second time.
+	Current func(id string) *detect.Incident
 
 	// Links returns where to go on from an incident; nil for nowhere.
 	Links func(*detect.Incident) []Link
+
+	// Context returns how far an incident reaches and what it costs; nil for not known. It
+	// is called when the incident changes, by whom Take is called, and must not call
+	// the outbox.
+	Context func(*detect.Incident) Context
+
+	// Chart returns a picture of the last hours, or nil; nil for never. It is called by
+	// notifiers that send one.
+	Chart func(*detect.Incident) *Chart
+
+	Digest *DigestConfig // nil: there is none
 
 	Pause      time.Duration // between two messages to one receiver; 0 means 1.2 s
 	Backoff    time.Duration // after the first failure, doubled with each further one; 0 means 1 s
@@ -65,6 +77,8 @@ type Outbox struct {
 	store *store.Store
 	save  chan struct{} // something is to be written now
 
+	gate *Gate
+
 	mu      sync.Mutex // guards what follows, the queues and all records
 	cfg     OutboxConfig
 	log     *slog.Logger
@@ -72,6 +86,8 @@ type Outbox struct {
 	parked  map[string]map[string]*record // of receivers that are not configured, by receiver and incident
 	first   time.Time                     // when the agent was first started
 	unnoted bool                          // that is not on disk
+	extras  map[string]*extra             // what people said and rehearse, by its key
+	drills  map[string]*drill             // that go on, by the incident's id
 	seq     uint64
 	dirty   map[string]*record // by key; those that are not on disk as they are
 	writing *write             // one of our own that the disk has not answered yet
@@ -81,9 +97,12 @@ type Outbox struct {
 // queue is what one receiver has got and is to get.
 type queue struct {
 	Receiver
-	sent, retried, refused, shadowed *vm.Counter
+	sent, retried, refused, shadowed, held, merged *vm.Counter
 
+	turn     chan struct{}      // has room for the one that talks to the notifier
 	wake     chan struct{}      // something may be ready to be sent
+	looked   time.Time          // when it was last seen what may be told now
+	begun    []time.Time        // when new messages that are no pages were, in the last minute
 	records  map[string]*record // by incident
 	waiting  []*record          // by place
 	letOther bool               // the first one has just failed once more: another one may try
@@ -101,12 +120,15 @@ func (o *Outbox) Take(incidents []detect.Incident) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := range incidents {
+		if o.gate.follow(&incidents[i], now) {
+			o.extras[marksKey].gen++
+		}
 		for _, q := range o.queues {
 			o.take(q, &incidents[i], now)
 		}
 		for _, records := range o.parked {
 			// Who comes back is not to hear what is no longer true.
-			if r := records[incidents[i].ID]; r != nil && r.told() && !r.says(&incidents[i]) {
+			if r := records[incidents[i].ID]; r != nil && r.Merged == "" && (r.told() || r.Held != "") && !r.says(&incidents[i]) {
 				o.renew(r, &incidents[i], now)
 			}
 		}
@@ -114,75 +136,14 @@ func (o *Outbox) Take(incidents []detect.Incident) {
 	o.wakeAll()
 }
 
+// Gate returns what decides who is told, for senders that need no outbox. It obeys the
+// configuration of the outbox.
+func (o *Outbox) Gate() *Gate { return o.gate }
+
 // WriteTx writes what is not on disk into the transaction that also stores the
 // engine's state. If the transaction fails or is never answered, memory remains
 // the truth and the next one writes it again.
 func (o *Outbox) WriteTx(tx *store.Tx) error { return o.write(tx) }
-
-// take puts an incident's state in the place of the one that waits, if one does,
-// or at the end of the queue.
-func (o *Outbox) take(q *queue, i *detect.Incident, now time.Time) {
-	r := q.records[i.ID]
-	if r != nil && r.says(i) {
-		return
-	}
-	if r == nil || !r.told() {
-		if r = o.introduce(q, i, r, now); r == nil {
-			return
-		}
-	}
-	waited := r.waits()
-	o.renew(r, i, now)
-	if !waited {
-		q.put(r)
-	}
-}
-
-// renew makes the incident's state what is to be said.
-func (o *Outbox) renew(r *record, i *detect.Incident, now time.Time) {
-	if !r.waits() {
-		o.seq++
-		r.Seq, r.Queued, r.taken = o.seq, now, now
-	}
-	incident := *i
-	r.Incident, r.Refused, r.again = &incident, nil, 0
-	o.change(r, now)
-}
-
-// introduce decides whether a receiver is to hear of an incident that it does not
-// know, and returns its record if so.
-func (o *Outbox) introduce(q *queue, i *detect.Incident, r *record, now time.Time) *record {
-	if i.State == detect.Resolved || i.Severity < q.MinSeverity {
-		return nil
-	}
-	shadow := o.inShadow(i, now)
-	if shadow && r != nil {
-		return nil
-	}
-	if r == nil {
-		r = &record{key: q.Name + keySep + i.ID}
-		q.records[i.ID] = r
-	}
-	r.Shadowed = shadow
-	if !shadow {
-		return r
-	}
-	r.Kept = keepBack(i)
-	q.shadowed.Inc()
-	o.change(r, now)
-	o.log.Info("would have been sent: in the first days only certain faults are", "receiver", q.Name,
-		"incident", i.ID, "rule", i.Rule, "severity", i.Severity, "until", o.first.Add(o.cfg.Shadow))
-	return nil
-}
-
-// inShadow reports whether the incident is kept back because the agent is new.
-func (o *Outbox) inShadow(i *detect.Incident, now time.Time) bool {
-	if now.Sub(o.first) >= o.cfg.Shadow || o.cfg.Promoted[i.Rule] {
-		return false
-	}
-	rule := rules.Get(i.Rule)
-	return rule == nil || !rule.Pages || i.Severity < rules.Page
-}
 
 func (o *Outbox) wakeAll() {
 	for _, q := range o.queues {

@@ -77,7 +77,7 @@ func (q *queue) insist(now time.Time) time.Duration {
 // insists reports whether a refused message is tried again though nothing else
 // happens.
 func (r *record) insists() bool {
-	return r.Refused != nil && !r.Refused.Content && r.Incident.State == detect.Firing && r.Incident.Severity >= rules.Page
+	return r.Refused != nil && !r.Refused.Content && r.Held == "" && r.Incident.State == detect.Firing && r.Incident.Severity >= rules.Page
 }
 
 // put adds r to the messages that wait, in the order of their places.

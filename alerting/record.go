@@ -7,6 +7,7 @@ import (
 
 	"gpuvigil/detect"
 	"gpuvigil/internal/store"
+	"gpuvigil/rules"
 )
 
 const (
@@ -20,18 +21,30 @@ type record struct {
 	// Incident is the state that is to be said, or that was refused; nil once all
 	// is said. It is replaced, never changed.
 	Incident *detect.Incident `json:"incident,omitempty"`
-	Seq      uint64           `json:"seq"`              // place in the queue
-	Queued   time.Time        `json:"queued,omitzero"`  // since when something waits
-	Touched  time.Time        `json:"touched,omitzero"` // when the record last changed
+	Context  *Context         `json:"context,omitempty"` // of it; nil: nothing is known
+	Seq      uint64           `json:"seq"`               // place in the queue
+	Queued   time.Time        `json:"queued,omitzero"`   // since when something waits
+	Touched  time.Time        `json:"touched,omitzero"`  // when the record last changed
 
 	Ref       string       `json:"ref,omitempty"`       // what the notifier returned
 	Said      time.Time    `json:"said,omitzero"`       // Updated of the state that was said last
 	SaidAs    detect.State `json:"said_as,omitempty"`   // and its State
 	Ended     time.Time    `json:"ended,omitzero"`      // when the end of the incident was said
 	Shadowed  bool         `json:"shadowed,omitempty"`  // kept back in the first week
-	Kept      *keptBack    `json:"kept,omitempty"`      // what that was
+	Held      string       `json:"held,omitempty"`      // why Incident is kept back for now
+	Kept      *keptBack    `json:"kept,omitempty"`      // what was kept back and never sent
+	Missed    bool         `json:"missed,omitempty"`    // it was over before it was to be sent
 	Refused   *Refusal     `json:"refused,omitempty"`   // the receiver does not take Incident
 	RefusedAt time.Time    `json:"refused_at,omitzero"` // when it last did not
+
+	Rang   time.Time       `json:"rang,omitzero"`     // when a person was last called: by the first message, or again
+	RangAs *rules.Severity `json:"rang_as,omitempty"` // and as what
+
+	Rung   int             `json:"rung,omitempty"`   // how often it has called again
+	Merged string          `json:"merged,omitempty"` // the message of many incidents that this one is told in
+	Begun  time.Time       `json:"begun,omitzero"`   // of such a message: when it was begun
+	Parts  map[string]part `json:"parts,omitempty"`  // and its incidents
+	Words  *Text           `json:"words,omitempty"`  // said in place of the incident's own
 
 	key      string
 	gen      uint64    // raised by each change
@@ -45,10 +58,18 @@ type record struct {
 }
 
 // waits reports whether something is to be said and may be.
-func (r *record) waits() bool { return r.Incident != nil && r.Refused == nil }
+func (r *record) waits() bool { return r.Incident != nil && r.Refused == nil && r.Held == "" }
+
+// incident returns the id of the record's incident.
+func (r *record) incident() string {
+	_, id, _ := strings.Cut(r.key, keySep)
+	return id
+}
 
 // told reports whether the receiver knows of the incident or is about to.
-func (r *record) told() bool { return r.Ref != "" || r.Incident != nil || !r.Said.IsZero() }
+func (r *record) told() bool {
+	return r.Ref != "" || r.Incident != nil && r.Held == "" || !r.Said.IsZero()
+}
 
 // says reports whether the record has said, or is about to say, just this state.
 func (r *record) says(i *detect.Incident) bool {
@@ -61,7 +82,7 @@ func (r *record) says(i *detect.Incident) bool {
 // expired reports whether nobody needs the record any more.
 func (r *record) expired(now time.Time) bool {
 	switch {
-	case r.waits():
+	case r.waits(), r.Held != "" && now.Sub(r.Touched) < keepStale:
 		return false
 	case !r.Ended.IsZero():
 		return now.Sub(r.Ended) > keepRef
@@ -81,7 +102,7 @@ func (o *Outbox) change(r *record, now time.Time) {
 
 // load reads what the outbox of an earlier run left, as if no receiver were
 // configured yet. What waits there may have been delivered just before that run
-// ended.
+// ended, and of what was delivered last the disk may know nothing.
 func (o *Outbox) load(now time.Time) error {
 	return o.store.View(func(tx *store.Tx) error {
 		tx.Range(store.Outbox, "", func(k string, v []byte) bool {
@@ -96,7 +117,10 @@ func (o *Outbox) load(now time.Time) error {
 			}
 			o.parked[name][id] = r
 			o.seq = max(o.seq, r.Seq)
-			r.doubt = r.Incident != nil && r.Ref == ""
+			r.doubt = true
+			if r.Rang.IsZero() {
+				r.Rang = r.Said // an older release did not note it
+			}
 			return true
 		})
 		return nil
@@ -140,6 +164,9 @@ func (o *Outbox) drop(records map[string]*record, id string, now time.Time) {
 func (o *Outbox) sweep(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.gate.sweep(now) {
+		o.extras[marksKey].gen++
+	}
 	for _, q := range o.queues {
 		for id, r := range q.records {
 			if r.expired(now) {

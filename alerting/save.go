@@ -34,6 +34,7 @@ func (o *Outbox) write(tx *store.Tx) error {
 	var changes []change
 	o.mu.Lock()
 	first, unnoted := o.first, o.unnoted
+	extras := o.extrasDue()
 	for key, r := range o.dirty {
 		value, err := json.Marshal(r)
 		if err != nil {
@@ -45,8 +46,13 @@ func (o *Outbox) write(tx *store.Tx) error {
 		changes = append(changes, change{r, r.gen, r.gone, value})
 	}
 	o.mu.Unlock()
-	if !unnoted && len(changes) == 0 {
+	if !unnoted && len(changes) == 0 && len(extras) == 0 {
 		return nil
+	}
+	for _, e := range extras {
+		if err := tx.Put(store.Meta, e.key, e.value); err != nil {
+			return err
+		}
 	}
 	if unnoted {
 		value, err := json.Marshal(first)
@@ -69,6 +75,9 @@ func (o *Outbox) write(tx *store.Tx) error {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.unnoted = o.unnoted && !unnoted
+		for _, e := range extras {
+			e.stored = max(e.stored, e.gen)
+		}
 		for _, c := range changes {
 			c.r.stored = max(c.r.stored, c.gen)
 			if c.r.stored == c.r.gen && o.dirty[c.r.key] == c.r {
@@ -80,6 +89,50 @@ func (o *Outbox) write(tx *store.Tx) error {
 	return nil
 }
 
+// extra is a value in the state file beside the records.
+type extra struct {
+	gen, stored uint64
+	text        func() ([]byte, error) // its form; called with o.mu held
+}
+
+func (e *extra) due() bool { return e.stored < e.gen }
+
+// saidExtra is an extra's form at one instant.
+type saidExtra struct {
+	*extra
+	key   string
+	gen   uint64
+	value []byte
+}
+
+// extrasDue returns those extras that are not on disk. The caller holds o.mu.
+func (o *Outbox) extrasDue() []saidExtra {
+	var out []saidExtra
+	for key, e := range o.extras {
+		if !e.due() {
+			continue
+		}
+		value, err := e.text()
+		if err != nil {
+			o.log.Error("a part of the state cannot be stored, a restart would lose it", "part", key, "err", err)
+			e.stored = e.gen
+			continue
+		}
+		out = append(out, saidExtra{e, key, e.gen, value})
+	}
+	return out
+}
+
+// clean reports whether all is on disk. The caller holds o.mu.
+func (o *Outbox) clean() bool {
+	for _, e := range o.extras {
+		if e.due() {
+			return false
+		}
+	}
+	return len(o.dirty) == 0 && !o.unnoted
+}
+
 // flush writes what is not on disk and waits for the disk's answer until ctx ends.
 // The write goes on when nobody waits any more, and no other is begun before the
 // disk has answered.
@@ -88,7 +141,7 @@ func (o *Outbox) flush(ctx context.Context) error {
 		o.mu.Lock()
 		w := o.writing
 		if w == nil {
-			if len(o.dirty) == 0 && !o.unnoted {
+			if o.clean() {
 				o.mu.Unlock()
 				return nil
 			}
@@ -142,6 +195,7 @@ func (o *Outbox) keep(ctx context.Context) {
 		case <-t.C:
 		}
 		t.Stop()
+		o.endDrills(time.Now())
 		last := ctx.Err() != nil
 		err := o.flushWithin(ctx, last)
 		switch {

@@ -13,6 +13,7 @@ const shownRefused = 20
 type Status struct {
 	Receiver    string        `json:"receiver"`
 	Waiting     int           `json:"waiting"`              // messages to be sent
+	Held        int           `json:"held"`                 // messages that are kept back for now
 	OldestAge   time.Duration `json:"oldest_age"`           // of the first of them, in nanoseconds
 	LastSent    time.Time     `json:"last_sent,omitzero"`   // by this process
 	LastError   string        `json:"last_error,omitempty"` // of the last attempt; empty after a success
@@ -62,10 +63,13 @@ func (o *Outbox) status(q *queue, now time.Time) Status {
 		s.OldestAge = max(s.OldestAge, now.Sub(r.Queued))
 	}
 	for _, r := range q.records {
+		if r.Held != "" {
+			s.Held++
+		}
 		if r.Refused != nil {
 			s.Refused = append(s.Refused, Rejected{
 				Incident: r.Incident.ID, At: r.RefusedAt, Reason: r.Refused.Reason, Hint: r.Refused.Hint,
-				Headline: Render(Message{Incident: *r.Incident, Rule: rules.Get(r.Incident.Rule), Node: o.cfg.Node}).Headline,
+				Headline: Render(Message{Incident: *r.Incident, Rule: rules.Get(r.Incident.Rule), Node: o.cfg.Node, Words: r.Words}).Headline,
 			})
 		}
 	}

@@ -26,7 +26,10 @@ var (
 var undrawn = map[*metric.Def]string{
 	metric.FleetNodes: "how much the role sees, for whoever asks why a node has no findings; a node that is missing is in its log", metric.FleetGPUs: "as above", metric.FleetSeries: "as above",
 	metric.FleetSamples: "as above", metric.FleetSeriesRefused: "as above", metric.FleetStrangers: "as above", metric.FleetUnreadable: "as above",
+	metric.PromQLUp: "what reading a Prometheus costs, for whoever runs that one; that it does not answer is on the page and in the log", metric.PromQLQueries: "as above", metric.PromQLFailures: "as above", metric.PromQLSeconds: "as above",
+	metric.PromQLBytes: "as above", metric.PromQLSamples: "as above", metric.PromQLWarnings: "as above", metric.PromQLEnded: "as above", metric.PromQLLast: "as above", metric.PromQLRound: "as above", metric.PromQLSeries: "as above", metric.PromQLNames: "as above",
 	metric.RuleNeed: "gpuvigil promote and status tell it; it changes with the fleet only", metric.RuleClean: "as above", metric.RuleProof: "as above",
+	metric.Heartbeat:      "for an alert on what stands still, or for somebody outside to miss: drawn it is a straight line",
 	metric.MIGMemoryFree:  "capacity less used, which are drawn",
 	metric.SourcePage:     "where the numbers come from, not a number; that the page is not read is drawn",
 	metric.FunctionCalls:  "to divide the time by, which is drawn; the calls of all functions together are drawn",

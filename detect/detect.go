@@ -195,6 +195,39 @@ type Incident struct {
 	Nodes    int    `json:"nodes,omitempty"`
 	Common   string `json:"common,omitempty"`
 	Unlisted int    `json:"unlisted,omitempty"`
+
+	// Began is what opened the incident. Rule, Cause and Members follow the root cause
+	// as it becomes known; this stays, so that others can know the incident by it.
+	Began Origin `json:"began,omitzero"`
+
+	// Drill says that nothing is wrong: somebody rehearses. An engine never says so.
+	Drill bool `json:"drill,omitempty"`
+}
+
+// Origin is what of the finding that opened an incident tells it from others.
+type Origin struct {
+	Rule     rules.ID `json:"rule"`
+	Cause    string   `json:"cause"`
+	Subject  Subject  `json:"subject"`
+	Node     string   `json:"node"`
+	GPUIndex int      `json:"gpu_index"` // -1 if it is not about a GPU
+	Team     string   `json:"team,omitempty"`
+}
+
+// Origin returns what opened the incident. One that an earlier release opened, or that
+// did not come from an engine, has its root cause for that.
+func (i *Incident) Origin() Origin {
+	switch {
+	case i.Began != (Origin{}):
+		return i.Began
+	case len(i.Members) == 0:
+		return Origin{Rule: i.Rule, Cause: i.Cause, GPUIndex: -1}
+	}
+	return originOf(&i.Members[0])
+}
+
+func originOf(f *Finding) Origin {
+	return Origin{Rule: f.Rule, Cause: f.Cause, Subject: f.Subject, Node: f.Node, GPUIndex: f.GPUIndex, Team: f.Owner.Team}
 }
 
 // Point is one minute of a watched reading.

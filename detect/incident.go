@@ -39,7 +39,7 @@ func (is *incidents) join(t *tracked, now time.Time) {
 	in := is.of(t)
 	if in == nil {
 		in = &incident{Incident: Incident{
-			ID: is.newID(t, now), Rule: t.Rule, Cause: t.Cause, Opened: now, Severity: t.Severity,
+			ID: is.newID(t, now), Rule: t.Rule, Cause: t.Cause, Opened: now, Severity: t.Severity, Began: originOf(&t.Finding),
 		}}
 		is.all = append(is.all, in)
 	}

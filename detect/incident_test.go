@@ -119,3 +119,37 @@ func TestMembersAreOrderedBySeverityAfterTheRoot(t *testing.T) {
 		t.Errorf("order is %s with severity %s, want GPU-0 (root) GPU-2 (ticket) GPU-1 and ticket", order, in.Severity)
 	}
 }
+
+// What an incident began as stays, so that others can know it by that, while its root
+// cause becomes another and over a restart.
+func TestIncidentKeepsWhatItBeganAs(t *testing.T) {
+	b := newBench(t, immediate(), Config{})
+	b.score["GPU-3"] = 2
+	b.run(time.Minute)
+	b.score["GPU-3"], b.score["GPU-1"] = 0, 2
+	b.run(time.Minute)
+	want := Origin{Rule: "r", Cause: "c", Subject: Subject{"gpu", "GPU-3"}, Node: b.told[0].Members[0].Node, GPUIndex: b.told[0].Members[0].GPUIndex}
+	want.Cause = b.told[0].Cause
+	for k, in := range b.told {
+		if in.Origin() != want {
+			t.Errorf("state %d of the incident began as %+v, want %+v", k, in.Origin(), want)
+		}
+	}
+	state, err := b.e.Save()
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := newBench(t, immediate(), Config{})
+	if err := later.e.Restore(state); err != nil {
+		t.Fatal(err)
+	}
+	if got := later.e.View().Incidents[0].Origin(); got != want {
+		t.Errorf("after a restart the incident began as %+v, want %+v", got, want)
+	}
+	// An earlier release did not write it down.
+	old := b.told[0]
+	old.Began = Origin{}
+	if got := old.Origin(); got != want {
+		t.Errorf("an incident of an earlier release began as %+v, want its root cause %+v", got, want)
+	}
+}

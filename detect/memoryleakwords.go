@@ -67,12 +67,16 @@ func (d *MemoryLeak) tell(s *collector.Snapshot, w *leakSeries, report func(Obse
 func (d *MemoryLeak) evidence(s *collector.Snapshot, w *leakSeries, g stream.Growth, soonest, likely, latest time.Duration) Evidence {
 	began := g.At.Add(d.moved - g.Over)
 	what, title, unit := w.words(s)
-	seen := fmt.Sprintf("%s grows by %s an hour since %s (from %s to %s)", what, unit(3600*g.PerSecond), timeOf(began, d.now), unit(g.Level-g.Rise), unit(w.level))
+	level := w.level
+	if w.of.Cause == kvCache {
+		level = g.Level // what is beside the requests is an estimate, which a minute may throw far off
+	}
+	seen := fmt.Sprintf("%s grows by %s an hour since %s (from %s to %s)", what, unit(3600*g.PerSecond), timeOf(began, d.now), unit(g.Level-g.Rise), unit(level))
 	seen += w.ends(soonest, likely, latest)
 	want := g.Level - g.Rise
 	ev := Evidence{
 		Title: title, Seen: seen, Expected: "no steady growth of " + percentOf(0.08) + " or more, from about " + unit(want),
-		Observed: w.level, Want: &want, Confidence: Likely,
+		Observed: level, Want: &want, Confidence: Likely,
 		Why: fmt.Sprintf("a trend over %s (Mann–Kendall z %s), for %s", span(g.Over), significant(g.Z, 2), span(d.now.Sub(w.since))),
 	}
 	if w.of.Cause == openFiles {
@@ -97,6 +101,8 @@ func (w *leakSeries) ends(soonest, likely, latest time.Duration) string {
 		return "; when it is full is not known"
 	case likely > 365*24*time.Hour:
 		return ", not " + full + " within a year"
+	case likely <= 0:
+		return ", " + full + " now"
 	}
 	return ", " + full + " in " + rangeOf(soonest, likely, latest)
 }

@@ -114,8 +114,8 @@ func marshal(v any) ([]byte, error) {
 
 func duration(d time.Duration) string { return model.Duration(d).String() }
 
-// alertName is a rule's name as Prometheus users write them: VigilSaturatedGPU.
-func alertName(id ID) string {
+// AlertName is a rule's name as Prometheus users write them: VigilSaturatedGPU.
+func AlertName(id ID) string {
 	name := "Vigil"
 	for _, word := range strings.Split(string(id), "_") {
 		if word == "gpu" {

@@ -41,9 +41,9 @@ func TestEveryRuleHasAnAlert(t *testing.T) {
 		}
 	}
 	for _, r := range All() {
-		a, ok := alerts[alertName(r.ID)]
+		a, ok := alerts[AlertName(r.ID)]
 		if !ok {
-			t.Errorf("rule %q has no alert %s", r.ID, alertName(r.ID))
+			t.Errorf("rule %q has no alert %s", r.ID, AlertName(r.ID))
 			continue
 		}
 		if a.Labels["severity"] != "" {
@@ -156,7 +156,7 @@ func TestRunbooks(t *testing.T) {
 
 func TestAlertName(t *testing.T) {
 	for id, want := range map[ID]string{"saturated_gpu": "VigilSaturatedGPU", "xid": "VigilXid", "version_changed": "VigilVersionChanged"} {
-		if got := alertName(id); got != want {
+		if got := AlertName(id); got != want {
 			t.Errorf("alert of %s is %s, want %s", id, got, want)
 		}
 	}

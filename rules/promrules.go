@@ -59,7 +59,7 @@ func findingAlerts(o Options) []promCase {
 		}
 		cases = append(cases, promCase{
 			rule: promRule{
-				Alert: alertName(r.ID), Expr: fmt.Sprintf("%s{rule=%q} == 1", metric.FindingActive, r.ID), KeepFiringFor: duration(2 * time.Minute),
+				Alert: AlertName(r.ID), Expr: fmt.Sprintf("%s{rule=%q} == 1", metric.FindingActive, r.ID), KeepFiringFor: duration(2 * time.Minute),
 				Annotations: o.annotations(summary(r.Title), r.Meaning, r.Action, r.Runbook),
 			},
 			firing: []series{finding(r.ID, 1)}, silent: []series{finding(r.ID, 0), finding(other.ID, 1)}, at: 5 * time.Minute,
@@ -145,6 +145,29 @@ func agentAlerts(o Options) []promCase {
 				"Look in the agent's log for why the receiver refuses them; check its token and the network."),
 			firing: []series{{scraped(metric.OutboxAge.Series("oncall")), 600, 60, 20}}, silent: []series{{scraped(metric.OutboxAge.Series("oncall")), 30, 0, 20}}, at: 15 * time.Minute,
 			labels: map[string]string{"severity": "ticket", "receiver": "oncall", "instance": "n1:9400"},
+		},
+		{
+			rule: o.metaAlert("VigilCannotTell", fmt.Sprintf("min by (instance) (%s) > 900", metric.OutboxAge), 5*time.Minute, Page,
+				"gpuvigil on {{ $labels.instance }} can tell nobody", "None of its receivers has taken what waits for more than a quarter of an hour: pages are not heard either.",
+				"Look for what the receivers have in common: the network, a proxy, the tokens. The agent's page shows what is wrong meanwhile."),
+			firing: []series{{scraped(metric.OutboxAge.Series("oncall")), 600, 60, 20}, {scraped(metric.OutboxAge.Series("am")), 800, 60, 20}},
+			silent: []series{{scraped(metric.OutboxAge.Series("oncall")), 600, 60, 20}, {scraped(metric.OutboxAge.Series("am")), 0, 0, 20}}, at: 15 * time.Minute,
+			labels: map[string]string{"severity": "page", "instance": "n1:9400"},
+		},
+		{
+			rule: o.metaAlert("VigilMessagesRefused", fmt.Sprintf(`increase(%[1]s{result="refused"}[30m]) > 0 or %[1]s{result="refused"} > 0 unless %[1]s{result="refused"} offset 30m`, metric.NotificationsSent), 0, Ticket,
+				"{{ $labels.receiver }} refuses what gpuvigil on {{ $labels.instance }} tells it", "A message was refused, and is not tried again at once.",
+				"Look in the agent's log for the reason and what to mend: a token, a channel, a URL."),
+			firing: []series{{scraped(metric.NotificationsSent.Series("oncall", "refused")), 0, 1, 40}},
+			silent: []series{{scraped(metric.NotificationsSent.Series("oncall", "refused")), 3, 0, 40}, {scraped(metric.NotificationsSent.Series("oncall", "sent")), 0, 1, 40}}, at: 35 * time.Minute,
+			labels: map[string]string{"severity": "ticket", "receiver": "oncall", "result": "refused", "instance": "n1:9400"},
+		},
+		{
+			rule: o.metaAlert("VigilWatchesNothing", fmt.Sprintf("time() - %s > 300", metric.Heartbeat), 5*time.Minute, Page,
+				"gpuvigil on {{ $labels.instance }} answers and judges nothing", "Its detectors have seen no new snapshot for five minutes, so that faults go unseen.",
+				"Look at the agent's log, and restart it: `systemctl restart gpuvigil`, or delete the pod."),
+			firing: []series{{scraped(metric.Heartbeat.Series()), 1, 0, 20}}, silent: []series{{scraped(metric.Heartbeat.Series()), 0, 60, 20}}, at: 15 * time.Minute,
+			labels: map[string]string{"severity": "page", "instance": "n1:9400"},
 		},
 		{
 			rule: o.metaAlert("VigilDetectorFailing", fmt.Sprintf("increase(%[1]s[15m]) > 0 or %[1]s unless %[1]s offset 15m", metric.DetectorPanics), 5*time.Minute, Ticket,

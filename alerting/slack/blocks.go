@@ -8,6 +8,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"gpuvigil/alerting"
+	"gpuvigil/rules"
 )
 
 // Slack's limits, in characters. What a character is it does not say: here it is
@@ -21,15 +22,23 @@ const (
 	maxLinks   = 2000
 )
 
+const (
+	shortLine  = 60 // characters that are not broken at semicolons
+	maxClauses = 8
+)
+
 // blocks lays a message out. Whatever the text, Slack takes the blocks, and
-// nothing in the text becomes a mention, a link or a command.
+// nothing in it but t.Mentions becomes a mention, a link or a command.
 func blocks(t alerting.Text) []slack.Block {
 	var set []slack.Block
 	if t.Simulated {
 		set = append(set, section("*"+fit(alerting.SimulatedMark, maxHeader)+"*"))
 	}
-	head := slack.NewTextBlockObject(slack.PlainTextType, fit(t.Headline, maxHeader), false, false)
+	head := slack.NewTextBlockObject(slack.PlainTextType, fit(mark(t)+" "+t.Headline, maxHeader), false, false)
 	set = append(set, slack.NewHeaderBlock(head))
+	if said := mentions(t.Mentions); said != "" {
+		set = append(set, section(said))
+	}
 	for _, body := range bodies(t.Lines) {
 		set = append(set, section(body))
 	}
@@ -37,6 +46,14 @@ func blocks(t alerting.Text) []slack.Block {
 		set = append(set, slack.NewContextBlock("", mrkdwn(links)))
 	}
 	return set
+}
+
+// mark is the colour of a message, for eyes that scan a channel; its words say the same.
+func mark(t alerting.Text) string {
+	if t.Resolved {
+		return "🟢"
+	}
+	return []string{rules.Info: "🔵", rules.Ticket: "🟠", rules.Page: "🔴"}[t.Severity]
 }
 
 func section(text string) slack.Block { return slack.NewSectionBlock(mrkdwn(text), nil, nil) }
@@ -52,7 +69,7 @@ func bodies(lines []alerting.Line) []string {
 	var b strings.Builder
 	used, total := 0, 0
 	for _, l := range lines {
-		line := "*" + fit(l.Label, 50) + "*  " + fit(l.Text, maxSection-100)
+		line := "*" + fit(l.Label, 50) + "*  " + strings.Join(clauses(l.Label, fit(l.Text, maxSection-200)), "\n  •  ")
 		n := units(line) + 1
 		if total += n; total > maxBody {
 			break
@@ -72,6 +89,18 @@ func bodies(lines []alerting.Line) []string {
 		all = append(all, b.String())
 	}
 	return all
+}
+
+// lists are the lines whose semicolons stand between things of a list; elsewhere they are
+// a sentence's.
+var lists = map[string]bool{"Who": true, "Seen": true, "Before": true, "Also": true}
+
+// clauses breaks a long list at its semicolons: on a phone each is a line of its own.
+func clauses(label, line string) []string {
+	if !lists[label] || units(line) < shortLine {
+		return []string{line}
+	}
+	return strings.SplitN(line, "; ", maxClauses)
 }
 
 var linkEscaper = strings.NewReplacer("|", "%7C", "<", "%3C", ">", "%3E", " ", "%20", "&", "&amp;")
@@ -97,7 +126,7 @@ func linkLine(links []alerting.Link) string {
 
 // summary is what a notification shows: what happened and what was seen.
 func summary(t alerting.Text) string {
-	text := t.Headline
+	text := mark(t) + " " + t.Headline
 	if t.Simulated {
 		text = alerting.SimulatedMark + "\n" + text
 	}
@@ -106,11 +135,13 @@ func summary(t alerting.Text) string {
 			text += "\n" + l.Text
 		}
 	}
-	return fit(text, maxSummary)
+	return calling(t.Mentions, fit(text, maxSummary))
 }
 
 // plain is the whole message as short plain text.
-func plain(t alerting.Text) string { return fit(t.String(), maxPlain) }
+func plain(t alerting.Text) string {
+	return calling(t.Mentions, fit(mark(t)+" "+t.String(), maxPlain))
+}
 
 var escapes = map[rune]string{'&': "&amp;", '<': "&lt;", '>': "&gt;"}
 

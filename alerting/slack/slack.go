@@ -1,8 +1,8 @@
 // Package slack delivers incidents to Slack, by a bot token or by an incoming
 // webhook.
 //
-// With a bot token an incident is one message that is edited as it goes on, and
-// that is found again after a crash. A webhook gets no reference to what it
+// With a bot token an incident is one message that is edited as it goes on, with its
+// history in the message's thread, and that is found again after a crash. A webhook gets no reference to what it
 // posted, so there an incident is announced once, again if it gets worse, and its
 // end is a short message of its own; after a crash something may be said twice.
 //
@@ -27,13 +27,16 @@ import (
 // can be replaced while the agent runs. Its error must not hold the secret.
 type Secret func() (string, error)
 
-// eventType marks our messages in a channel's history.
-const eventType = "gpuvigil_incident"
+// What marks our messages in a channel's history, and our replies in a thread.
+const (
+	messageType = "gpuvigil_incident"
+	replyType   = "gpuvigil_history"
+)
 
-// How far back a message is looked for whose delivery is in doubt.
+// How far a message is looked for whose delivery is in doubt.
 const (
 	historyPages = 3
-	historyLimit = 100
+	pageLimit    = 100
 )
 
 // mayNotLook are the refusals of the history under which posting may still be
@@ -47,7 +50,10 @@ type BotConfig struct {
 	Token Secret
 	// Channel is an id (C0123456789) or a name. With a name, a message that was in
 	// flight when the agent was killed cannot be looked for.
-	Channel   string
+	Channel string
+	// Charts says that a picture of the last hours is uploaded into each thread: it
+	// shows readings, and stays in the workspace.
+	Charts    bool
 	APIURL    string            // empty means Slack's own
 	Transport http.RoundTripper // nil means a transport of its own with the environment's proxies
 	Log       *slog.Logger
@@ -96,90 +102,114 @@ func (b *Bot) Check(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s in %s, channel %s", r.User, r.Team, b.cfg.Channel), nil
 }
 
-// Notify posts the incident, or edits the message that ref names.
+// Notify posts the incident, or edits the message that ref names and tells its thread
+// what is new.
 func (b *Bot) Notify(ctx context.Context, m alerting.Message, ref string) (string, error) {
 	c, err := b.connect()
 	if err != nil {
 		return "", err
 	}
-	channel, ts, _ := strings.Cut(ref, "/")
-	if ts == "" && m.Doubt {
-		if channel, ts, err = b.find(ctx, c, m.Incident.ID); err != nil {
+	th := parseThread(ref)
+	if m.Doubt {
+		if th, err = b.recall(ctx, c, th, &m); err != nil {
 			return "", err
 		}
 	}
 	text := alerting.Render(m)
-	if ts != "" {
-		ref, err = b.deliver(ctx, c, channel, ts, m.Incident.ID, text)
-		if !errors.Is(err, errGone) {
-			return ref, err
+	if th.ts != "" {
+		err := b.deliver(ctx, c, &th, m.Incident.ID, text)
+		switch {
+		case err == nil:
+			if err = b.tell(ctx, c, &th, &m, text); err == nil {
+				b.picture(ctx, c, &th, &m)
+			}
+			return th.String(), err
+		case !errors.Is(err, errGone):
+			return th.String(), err
 		}
 		b.cfg.Log.Warn("the message in Slack cannot be edited, a new one is posted", "incident", m.Incident.ID, "reason", err)
 	}
-	return b.deliver(ctx, c, b.cfg.Channel, "", m.Incident.ID, text)
+	th = thread{channel: b.cfg.Channel, told: alerting.Begin(&m.Incident)}
+	th.told.Rung = m.Rung
+	if err := b.deliver(ctx, c, &th, m.Incident.ID, text); err != nil {
+		return "", err
+	}
+	b.picture(ctx, c, &th, &m)
+	return th.String(), nil
 }
 
-// deliver posts a message, or edits the one with the given ts. If Slack does not
-// like its form, it is sent once more as plain text.
-func (b *Bot) deliver(ctx context.Context, c *conn, channel, ts, id string, text alerting.Text) (string, error) {
-	ref, err := b.send(ctx, c, channel, ts, id, slack.MsgOptionText(summary(text), false), slack.MsgOptionBlocks(blocks(text)...))
+// deliver posts the message of a thread that has none yet, or edits it. If Slack does
+// not like its form, it is sent once more as plain text.
+func (b *Bot) deliver(ctx context.Context, c *conn, th *thread, id string, text alerting.Text) error {
+	meta := metadata(messageType, id, th.told)
+	err := b.send(ctx, c, th, meta, slack.MsgOptionText(summary(text), false), slack.MsgOptionBlocks(blocks(text)...))
 	var content *contentError
 	if !errors.As(err, &content) {
-		return ref, err
+		return err
 	}
 	b.cfg.Log.Warn("Slack does not take the message's form, it is sent as plain text", "incident", id, "reason", content.reason)
 	// An edit that leaves out the blocks may keep the old ones: they are cleared.
-	ref, err = b.send(ctx, c, channel, ts, id, slack.MsgOptionText(plain(text), false), slack.MsgOptionBlocks())
-	return ref, refuseContent(err)
+	return refuseContent(b.send(ctx, c, th, meta, slack.MsgOptionText(plain(text), false), slack.MsgOptionBlocks()))
 }
 
-// send makes one call.
-func (b *Bot) send(ctx context.Context, c *conn, channel, ts, id string, form ...slack.MsgOption) (string, error) {
-	options := append(form, slack.MsgOptionParse(false), slack.MsgOptionDisableLinkUnfurl(), slack.MsgOptionDisableMediaUnfurl(),
-		slack.MsgOptionMetadata(slack.SlackMetadata{EventType: eventType, EventPayload: map[string]any{"id": id}}))
+// send posts or edits the message of a thread.
+func (b *Bot) send(ctx context.Context, c *conn, th *thread, meta slack.MsgOption, form ...slack.MsgOption) error {
 	way, doing := slack.MsgOptionPost(), "post to Slack"
-	if ts != "" {
-		way, doing = slack.MsgOptionUpdate(ts), "edit a message in Slack"
+	if th.ts != "" {
+		way, doing = slack.MsgOptionUpdate(th.ts), "edit a message in Slack"
 	}
-	gotChannel, gotTS, _, err := c.SendMessageContext(ctx, channel, append(options, way)...)
-	if err == nil && gotTS == "" {
+	channel, ts, err := b.call(ctx, c, th.channel, append(form, meta, way)...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	b.channel, th.channel, th.ts = channel, channel, ts
+	return nil
+}
+
+// call makes one call of chat.
+func (b *Bot) call(ctx context.Context, c *conn, channel string, form ...slack.MsgOption) (gotChannel, ts string, err error) {
+	options := append(form, slack.MsgOptionParse(false), slack.MsgOptionDisableLinkUnfurl(), slack.MsgOptionDisableMediaUnfurl())
+	gotChannel, ts, _, err = c.SendMessageContext(ctx, channel, options...)
+	if err == nil && ts == "" {
 		err = c.notSlack()
 	}
-	if err := c.judge(err); err != nil {
-		return "", fmt.Errorf("%s: %w", doing, err)
-	}
-	b.channel = gotChannel
-	return gotChannel + "/" + gotTS, nil
+	return gotChannel, ts, c.judge(err)
 }
 
-// find looks for the incident's message in the channel. It returns an empty ts if
-// there is none, or if we may not look.
-func (b *Bot) find(ctx context.Context, c *conn, id string) (channel, ts string, err error) {
+// find looks for the incident's message in the channel. The thread that it returns has
+// no ts if there is none, or if we may not look.
+func (b *Bot) find(ctx context.Context, c *conn, id string) (thread, error) {
 	if b.channel == "" {
 		b.cfg.Log.Warn("whether a message arrived cannot be looked up by a channel's name; it may be said twice", "channel", b.cfg.Channel,
 			"hint", "configure the channel's id")
-		return "", "", nil
+		return thread{}, nil
 	}
-	p := &slack.GetConversationHistoryParameters{ChannelID: b.channel, Limit: historyLimit, IncludeAllMetadata: true}
+	p := &slack.GetConversationHistoryParameters{ChannelID: b.channel, Limit: pageLimit, IncludeAllMetadata: true}
 	for range historyPages {
 		h, err := c.GetConversationHistoryContext(ctx, p)
-		var refused *alerting.Refusal
-		switch err := c.judge(err); {
-		case errors.As(err, &refused) && mayNotLook[refused.Reason]:
-			b.cfg.Log.Warn("whether a message arrived cannot be looked up; it may be said twice", "reason", refused.Reason,
-				"hint", "give the app the scope channels:history, groups:history for a private channel")
-			return "", "", nil
-		case err != nil:
-			return "", "", fmt.Errorf("look for a message in Slack: %w", err)
+		if err := c.judge(err); err != nil {
+			return thread{}, b.mayLook(err)
 		}
 		for _, m := range h.Messages {
-			if m.Metadata.EventType == eventType && m.Metadata.EventPayload["id"] == id {
-				return b.channel, m.Timestamp, nil
+			if told, ok := toldBy(m, messageType, id); ok {
+				return thread{channel: b.channel, ts: m.Timestamp, told: told}, nil
 			}
 		}
 		if p.Cursor = h.ResponseMetaData.NextCursor; p.Cursor == "" {
 			break
 		}
 	}
-	return "", "", nil
+	return thread{}, nil
+}
+
+// mayLook returns nil, and says so, if err means that we may not look: an alert is not
+// held back for it.
+func (b *Bot) mayLook(err error) error {
+	var refused *alerting.Refusal
+	if errors.As(err, &refused) && mayNotLook[refused.Reason] {
+		b.cfg.Log.Warn("whether a message arrived cannot be looked up; it may be said twice", "reason", refused.Reason,
+			"hint", "give the app the scope channels:history, groups:history for a private channel")
+		return nil
+	}
+	return fmt.Errorf("look for a message in Slack: %w", err)
 }

@@ -250,7 +250,7 @@ func TestOneIncidentIsOneMessage(t *testing.T) {
 		}
 	}
 	all := s.Messages(channel)
-	if len(all) != 1 || all[0].Edits != 2 || !strings.HasPrefix(all[0].Text, "RESOLVED gpu-117/3") {
+	if len(all) != 1 || all[0].Edits != 2 || !strings.HasPrefix(all[0].Text, "🟢 RESOLVED gpu-117/3") {
 		t.Fatalf("the channel shows %+v", all)
 	}
 	if all[0].Metadata.EventType != "gpuvigil_incident" || all[0].Metadata.EventPayload["id"] != i.ID {
@@ -283,7 +283,7 @@ func TestAMessageInDoubtIsLookedUpFirst(t *testing.T) {
 		m.Doubt = true
 		ref, err := bot(t, s, &journal{}).Notify(t.Context(), m, "")
 		all := s.Messages(channel)
-		if err != nil || ref != channel+"/"+all[0].TS || len(all) != 151 || all[0].Edits != 1 {
+		if err != nil || !strings.HasPrefix(ref, channel+"/"+all[0].TS+"/") || len(all) != 151 || all[0].Edits != 1 {
 			t.Errorf("it is not found: ref %q, %v, %d messages", ref, err, len(all))
 		}
 	})
@@ -337,9 +337,13 @@ func TestAWebhookSaysTheBeginningTheWorseAndTheEnd(t *testing.T) {
 	mild.Severity = rules.Ticket
 	ref := ""
 	var said []int
-	for _, state := range []detect.Incident{mild, mild, i, mild, example.Resolve(i), example.Resolve(i)} {
+	for k, state := range []detect.Incident{mild, mild, i, mild, example.Resolve(i), example.Resolve(i)} {
 		var err error
-		if ref, err = w.Notify(t.Context(), example.Message(state), ref); err != nil {
+		m := example.Message(state)
+		if k == 2 {
+			m.Ring, m.Mentions = "it got worse: page, was ticket", []string{"S0123456789", "U0123456789", "here", "<!channel>"}
+		}
+		if ref, err = w.Notify(t.Context(), m, ref); err != nil {
 			t.Fatal(err)
 		}
 		said = append(said, len(s.Messages(slacktest.WebhookChannel)))
@@ -348,6 +352,9 @@ func TestAWebhookSaysTheBeginningTheWorseAndTheEnd(t *testing.T) {
 		t.Errorf("messages after each state (-want +got):\n%s", diff)
 	}
 	all := s.Messages(slacktest.WebhookChannel)
+	if worse := string(all[1].Blocks); !strings.Contains(worse, `"\u003c!subteam^S0123456789\u003e \u003c@U0123456789\u003e \u003c!here\u003e"`) || !strings.Contains(worse, "*Again*  it got worse") || strings.Contains(worse, "!channel") {
+		t.Errorf("a worsening does not call those whom the configuration names, or others: %s", worse)
+	}
 	last := string(all[2].Blocks)
 	if !strings.Contains(last, "RESOLVED") || !strings.Contains(last, "Lasted") || strings.Contains(last, "How sure") {
 		t.Errorf("the end is not a short message: %s", last)

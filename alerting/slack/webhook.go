@@ -13,7 +13,6 @@ import (
 
 	"gpuvigil/alerting"
 	"gpuvigil/detect"
-	"gpuvigil/rules"
 )
 
 // WebhookConfig is how a Webhook reaches Slack. URL and Log are required.
@@ -65,7 +64,7 @@ func (w *Webhook) url() (*url.URL, error) {
 // it began, that it got worse, that it is over. ref says what the channel knows.
 func (w *Webhook) Notify(ctx context.Context, m alerting.Message, ref string) (string, error) {
 	now := string(m.Incident.State) + "/" + m.Incident.Severity.String()
-	if !worthSaying(m.Incident, ref) {
+	if !worthSaying(&m, ref) {
 		return ref, nil
 	}
 	u, err := w.url()
@@ -73,6 +72,9 @@ func (w *Webhook) Notify(ctx context.Context, m alerting.Message, ref string) (s
 		return "", err
 	}
 	text := alerting.Render(m)
+	if m.Ring != "" {
+		text.Lines = append([]alerting.Line{{Label: "Again", Text: m.Ring}}, text.Lines...)
+	}
 	if m.Incident.State == detect.Resolved && ref != "" {
 		text = short(text)
 	}
@@ -90,13 +92,9 @@ func (w *Webhook) Notify(ctx context.Context, m alerting.Message, ref string) (s
 }
 
 // worthSaying compares an incident with what the channel knows of it.
-func worthSaying(i detect.Incident, ref string) bool {
-	state, severity, _ := strings.Cut(ref, "/")
-	if ref == "" || detect.State(state) != i.State {
-		return true
-	}
-	known, err := rules.ParseSeverity(severity)
-	return err != nil || i.State == detect.Firing && i.Severity > known
+func worthSaying(m *alerting.Message, ref string) bool {
+	state, _, _ := strings.Cut(ref, "/")
+	return ref == "" || detect.State(state) != m.Incident.State || m.Ring != ""
 }
 
 // short keeps of the end of an incident what the channel does not know.
@@ -104,7 +102,7 @@ func short(t alerting.Text) alerting.Text {
 	lines := t.Lines
 	t.Lines = nil
 	for _, l := range lines {
-		if l.Label == "Lasted" {
+		if l.Label == "Lasted" || l.Label == "Cost" || l.Label == "Lost" {
 			t.Lines = append(t.Lines, l)
 		}
 	}

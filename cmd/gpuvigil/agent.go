@@ -91,7 +91,7 @@ func runAgent(ctx context.Context, p *program, flags *agentFlags, dir string, de
 	}
 	defer closeAll([]net.Listener{socket})
 
-	if a.outbox, err = alerting.NewOutbox(st, alerting.OutboxConfig{Node: cfg.Node, Log: p.log}); err != nil {
+	if a.outbox, err = alerting.NewOutbox(st, alerting.OutboxConfig{GateConfig: gate(cfg), Log: p.log}); err != nil {
 		return err
 	}
 	accounts, err := ledgerConfig(cfg, p.log)
@@ -273,6 +273,8 @@ func (a *agent) serverConfig(web *webConfig, cfg *config.Config) server.Config {
 		View:          func() *detect.View { return a.pipeline.Load().engine.View() },
 		History:       func(s detect.Subject) []detect.History { return a.pipeline.Load().engine.History(s) },
 		Changes:       func() []collector.Event { return a.pipeline.Load().engine.Changes() },
+		Telling:       a.telling(),
+		Muted:         func() map[string][]server.Mute { return a.pipeline.Load().mutes() },
 		Booked:        a.ledger.Export,
 		Costs:         a.ledger.Costs,
 		Release:       a.driver.release,

@@ -31,6 +31,9 @@ func addCheck(app *kingpin.Application) (string, command) {
 			return err
 		}
 		_, err = fmt.Fprintf(p.out, "%s is valid: %s, %s\n", *file, number(len(c.Inference.Targets), "inference target"), number(len(c.Alerting.Slack), "Slack receiver"))
+		if err == nil && c.Alerting.Route != nil {
+			err = printRoutes(p.out, gate(c).Route, 0)
+		}
 		return err
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"golang.org/x/sys/unix"
 
+	"gpuvigil/alerting/alertmanager"
 	"gpuvigil/collector"
 	"gpuvigil/collector/child"
 	"gpuvigil/collector/frame"
@@ -57,7 +58,7 @@ func addDoctor(app *kingpin.Application) (string, command) {
 		diagnoses = append(diagnoses, doctorTargets(ctx, c, part)...)
 		diagnoses = append(diagnoses, doctorDiscovery(c))
 		diagnoses = append(diagnoses, doctorTextfile(c))
-		diagnoses = append(diagnoses, doctorSlack(ctx, c)...)
+		diagnoses = append(diagnoses, doctorReceivers(ctx, c)...)
 		return printDiagnoses(p.out, diagnoses)
 	}
 }
@@ -272,24 +273,53 @@ func kernelLog(path string) diagnosis {
 	return d
 }
 
-func doctorSlack(ctx context.Context, c *config.Config) []diagnosis {
-	if len(c.Alerting.Slack) == 0 {
-		return []diagnosis{{what: "Slack", found: "no receiver configured", advice: "add one under alerting.slack; gpuvigil check --example shows how"}}
+// doctorReceivers asks whoever is told whether they would listen, without telling them
+// anything.
+func doctorReceivers(ctx context.Context, c *config.Config) []diagnosis {
+	a := &c.Alerting
+	if len(a.Slack)+len(a.Webhook)+len(a.Alertmanager) == 0 {
+		return []diagnosis{{what: "Slack", found: "no receiver configured", advice: "add one under alerting.slack, alerting.alertmanager or alerting.webhook; gpuvigil check --example shows how"}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	var out []diagnosis
-	for _, s := range c.Alerting.Slack {
-		d := diagnosis{what: "Slack receiver " + s.Name, needed: true}
-		n, err := slackNotifier(s, slog.New(slog.DiscardHandler))
-		if err == nil {
-			d.found, err = n.Check(ctx)
-		}
-		if err != nil {
-			d.found, d.advice = err.Error(), "check the secret, the bot's scopes (chat:write, channels:history), and that it is in the channel"
+	add := func(what, advice string, check func() (string, error)) {
+		d := diagnosis{what: what, needed: true}
+		var err error
+		if d.found, err = check(); err != nil {
+			d.found, d.advice = err.Error(), advice
 		}
 		d.ok = err == nil
 		out = append(out, d)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	for _, s := range a.Slack {
+		add("Slack receiver "+s.Name, "check the secret, the bot's scopes (chat:write, channels:history), and that it is in the channel", func() (string, error) {
+			n, err := slackNotifier(s, quiet)
+			if err != nil {
+				return "", err
+			}
+			return n.Check(ctx)
+		})
+	}
+	for i := range a.Webhook {
+		add("webhook "+a.Webhook[i].Name, "check the URL and the key, and that this user can read their files", func() (string, error) {
+			n, err := webhookNotifier(c, &a.Webhook[i])
+			if err != nil {
+				return "", err
+			}
+			return n.Check(ctx)
+		})
+	}
+	for i := range a.Alertmanager {
+		t := &a.Alertmanager[i]
+		add("Alertmanager "+t.Name, "check the URL with its path prefix, the certificate, and the token or password", func() (string, error) {
+			s, err := alertmanager.New(alertmanager.Config{Name: t.Name, URLs: t.URLs, Server: alertServer(&t.Server), Log: quiet})
+			if err != nil {
+				return "", err
+			}
+			return s.Check(ctx)
+		})
 	}
 	return out
 }

@@ -93,7 +93,9 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 		return err
 	}
 	defer closeAll([]net.Listener{socket})
-	first.config.Tell = rec.tell
+	if err := rec.tellsFor(first); err != nil {
+		return err
+	}
 	rec.role = fleet.New(first.config)
 	if err := rec.restore(); err != nil {
 		return err
@@ -108,7 +110,7 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 // serveFleet asks, judges, tells and answers until ctx ends.
 func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, first *asking, from fleetInput, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
 	srv := server.NewFleet(server.FleetConfig{
-		Cluster: first.cluster, View: fleetView(rec), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
+		Cluster: first.cluster, View: fleetView(rec), Telling: rec.telling(), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
 		Version: server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
 	})
 	group, ctx := errgroup.WithContext(ctx)
@@ -147,6 +149,7 @@ func fleetView(rec *fleetRecorder) func() server.FleetView {
 
 // asking is what one configuration makes: who is asked, what asks them, and who is told.
 type asking struct {
+	cfg       *config.Config
 	cluster   string
 	config    fleet.Config
 	run       []func(context.Context)
@@ -155,6 +158,7 @@ type asking struct {
 	past      func() *fleet.Past                                   // begins with what was; nil: that is known
 	outbox    alerting.OutboxConfig
 	receivers []alerting.Receiver
+	tell      func(context.Context) []func() error // what tells them
 }
 
 // runAsking asks and tells until ctx ends, after each SIGHUP by the new configuration if
@@ -169,19 +173,19 @@ func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *flee
 		for _, run := range now.run {
 			group.Go(func() { run(inner) })
 		}
-		failed := make(chan error, 1)
-		group.Go(func() { failed <- rec.outbox.Run(inner) })
-		now = nextAsking(ctx, log, from, rec.role, hup)
+		telling, inside := errgroup.WithContext(inner)
+		for _, run := range now.tell(inside) {
+			telling.Go(run)
+		}
+		next, err := nextAsking(ctx, log, from, rec, hup)
 		stop()
 		group.Wait()
-		err := <-failed
-		if err != nil && now != nil {
-			log.Warn("Not everything has stopped in time.", "err", err)
+		if failed := telling.Wait(); failed != nil && next != nil {
+			log.Warn("Not everything has stopped in time.", "err", failed)
+		} else if next == nil {
+			return errors.Join(err, failed)
 		}
-		if now == nil {
-			return err
-		}
-		now.config.Tell = rec.tell
+		now = next
 		rec.role.Configure(now.config)
 		if err := rec.outbox.Configure(now.outbox, now.receivers...); err != nil {
 			return err
@@ -192,18 +196,21 @@ func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *flee
 }
 
 // nextAsking waits for a new configuration that works; nil once ctx ends.
-func nextAsking(ctx context.Context, log *slog.Logger, from fleetInput, role *fleet.Fleet, hup <-chan os.Signal) *asking {
+func nextAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *fleetRecorder, hup <-chan os.Signal) (*asking, error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return nil, nil
 		case <-hup:
 		}
 		next, err := loadFleet(from, log)
 		if err == nil {
-			return next
+			err = rec.tellsFor(next)
 		}
-		role.KeepConfiguration()
+		if err == nil {
+			return next, nil
+		}
+		rec.role.KeepConfiguration()
 		log.Error("The new configuration is not used, the one before stays in force.", "err", err)
 	}
 }
@@ -232,13 +239,12 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &asking{cluster: cmp.Or(cfg.Cluster, "cluster")}
+	a := &asking{cfg: cfg, cluster: cmp.Or(cfg.Cluster, "cluster")}
 	if a.receivers, err = receivers(cfg, log); err != nil {
 		return nil, err
 	}
-	a.outbox = alerting.OutboxConfig{
-		Node: a.cluster, Log: log, Shadow: time.Duration(cfg.Alerting.Shadow), Promoted: promoted(cfg.Rules), Links: (&pipeline{cfg: cfg}).links,
-	}
+	a.outbox = alerting.OutboxConfig{GateConfig: gate(cfg), Log: log, Burst: cfg.Alerting.Burst}
+	a.outbox.Node = a.cluster
 	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: budget(cfg.Budget), Rules: settings(cfg.Rules)}
 	a.config.Detect.Cluster = a.cluster
 	if cfg.Fleet.Agents.Given() {

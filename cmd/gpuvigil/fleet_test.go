@@ -190,6 +190,9 @@ func TestFleetReloads(t *testing.T) {
 	}
 	defer rec.store.Close()
 	rec.role = role
+	if err := rec.tellsFor(first); err != nil {
+		t.Fatal(err)
+	}
 	hup := make(chan os.Signal, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -46,7 +46,7 @@ func openFleetState(dir, cluster string, log *slog.Logger) (*fleetRecorder, erro
 	if err != nil {
 		return nil, err
 	}
-	outbox, err := alerting.NewOutbox(st, alerting.OutboxConfig{Node: cluster, Log: log})
+	outbox, err := alerting.NewOutbox(st, alerting.OutboxConfig{GateConfig: alerting.GateConfig{Node: cluster}, Log: log})
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}

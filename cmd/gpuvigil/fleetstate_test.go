@@ -63,7 +63,7 @@ func TestFleetTellsOnce(t *testing.T) {
 		if err := rec.restore(); err != nil {
 			t.Fatal(err)
 		}
-		cfg := alerting.OutboxConfig{Node: "prod", Log: log, Pause: time.Millisecond}
+		cfg := alerting.OutboxConfig{GateConfig: alerting.GateConfig{Node: "prod"}, Log: log, Pause: time.Millisecond}
 		if err := rec.outbox.Configure(cfg, alerting.Receiver{Name: t.Name(), Notifier: to, MinSeverity: rules.Ticket}); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gpuvigil/alerting"
+	"gpuvigil/alerting/alertmanager"
 	"gpuvigil/collector"
 	agentsource "gpuvigil/collector/agent"
 	"gpuvigil/collector/child"
@@ -48,6 +49,7 @@ type pipeline struct {
 	sampler   *collector.Sampler
 	engine    *detect.Engine
 	receivers []alerting.Receiver
+	senders   []*alertmanager.Sender
 	outbox    *alerting.Outbox
 	recorder  *recorder
 	ledger    *ledger.Ledger
@@ -75,7 +77,13 @@ func (a *agent) build(cfg *config.Config) (*pipeline, error) {
 	}
 	p.sampler = collector.NewSampler(collector.SamplerConfig{Node: cfg.Node, Tiers: tiers(cfg.Sampling), Log: a.log}, sources)
 	p.engine = detect.NewEngine(detect.Config{Node: cfg.Node, Log: a.log, Settings: settings(cfg.Rules), Budget: budget(cfg.Budget)}, detect.Detectors(detectors(cfg)))
-	return p, nil
+	p.senders, err = alertmanagers{
+		incidents: func() []detect.Incident {
+			return append(p.outbox.Drills(), p.engine.View().Incidents...)
+		},
+		message: p.message, allow: p.outbox.Allow, watches: p.watches, log: a.log,
+	}.senders(cfg)
+	return p, err
 }
 
 // restore takes up what an earlier agent wrote last. Findings that cannot be read are
@@ -121,8 +129,19 @@ func (p *pipeline) know(k collector.Known) {
 func (p *pipeline) takeOver() error {
 	p.ledger.Configure(p.accounts)
 	return p.outbox.Configure(alerting.OutboxConfig{
-		Node: p.cfg.Node, Log: p.log, Shadow: time.Duration(p.cfg.Alerting.Shadow), Promoted: promoted(p.cfg.Rules), Links: p.links,
+		GateConfig: gate(p.cfg), Log: p.log, Burst: p.cfg.Alerting.Burst, Current: p.incident, Links: p.linksAndSilence, Digest: p.digest(),
+		Context: p.reach, Chart: p.chart,
 	}, p.receivers...)
+}
+
+// incident returns an incident as the engine has it now, nil if it has none of this id.
+func (p *pipeline) incident(id string) *detect.Incident {
+	for _, i := range p.engine.View().Incidents {
+		if i.ID == id {
+			return &i
+		}
+	}
+	return nil
 }
 
 // inherit takes up where a pipeline of this agent has stopped, from memory: a disk
@@ -158,6 +177,10 @@ func (p *pipeline) inherit(old *pipeline) error {
 func (p *pipeline) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.outbox.Run(ctx) })
+	group.Go(func() error { return beats(ctx, p.outbox, p.cfg.Alerting.Heartbeat.Receivers, p.watches, p.seen) })
+	for _, s := range p.senders {
+		group.Go(func() error { return s.Run(ctx) })
+	}
 	if p.labels != nil {
 		group.Go(func() error {
 			p.labels.Run(ctx)
@@ -184,6 +207,12 @@ func (p *pipeline) run(ctx context.Context) error {
 func (p *pipeline) observe(s *collector.Snapshot) {
 	incidents := p.engine.Observe(p.withMoney(s))
 	p.outbox.Take(incidents)
+	heartbeat.Set(float64(s.Time.Unix()))
+	if len(incidents) > 0 {
+		for _, sender := range p.senders {
+			sender.Poke()
+		}
+	}
 	p.ledger.Observe(s)
 	// Also when the clock was set: after a crash nobody would know that what lies
 	// between is no time.
@@ -406,9 +435,26 @@ func receivers(cfg *config.Config, log *slog.Logger) ([]alerting.Receiver, error
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, alerting.Receiver{Name: s.Name, Notifier: n, MinSeverity: *s.MinSeverity})
+		out = append(out, alerting.Receiver{Name: s.Name, Notifier: n, MinSeverity: *s.MinSeverity, Mentions: s.Mentions})
+	}
+	for i := range cfg.Alerting.Webhook {
+		w := &cfg.Alerting.Webhook[i]
+		n, err := webhookNotifier(cfg, w)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, alerting.Receiver{Name: w.Name, Notifier: n, MinSeverity: *w.MinSeverity})
 	}
 	return out, nil
+}
+
+// linksAndSilence adds where an incident can be silenced in each cluster of Alertmanagers.
+func (p *pipeline) linksAndSilence(i *detect.Incident) []alerting.Link {
+	out := p.links(i)
+	for _, s := range p.senders {
+		out = append(out, alerting.Link{Title: "Silence in " + s.Name(), URL: s.SilenceURL(p.message(i))})
+	}
+	return out
 }
 
 // links says where to go on from an incident.
@@ -420,7 +466,7 @@ func (p *pipeline) links(i *detect.Incident) []alerting.Link {
 		}
 	}
 	add("Page", p.cfg.Links.Page)
-	add("Dashboard", p.cfg.Links.Dashboard)
+	add("Dashboard", dashboardLink(p.cfg.Links.Dashboard, p.cfg.Node, i))
 	if p.cfg.Links.Runbook != "" {
 		add("Runbook", p.cfg.Links.Runbook+string(i.Rule))
 	}

@@ -58,7 +58,7 @@ func slackNotifier(s config.Slack, log *slog.Logger) (slackReceiver, error) {
 		})
 	}
 	return slack.NewBot(slack.BotConfig{
-		Token: secret(s.TokenFile, s.TokenEnv), Channel: s.Channel, APIURL: s.APIURL, Log: log,
+		Token: secret(s.TokenFile, s.TokenEnv), Channel: s.Channel, Charts: s.Charts, APIURL: s.APIURL, Log: log,
 	})
 }
 
@@ -76,7 +76,7 @@ func checkSecrets(c *config.Config) error {
 	for i, t := range c.Inference.Targets {
 		errs = append(errs, checkPage(c, fmt.Sprintf("inference.targets[%d]", i), t.Page))
 	}
-	errs = append(errs, checkPage(c, "nvml.source", c.NVML.Source.Page), checkPage(c, "host.source", c.Host.Source.Page))
+	errs = append(errs, checkTargetSecrets(c), checkPage(c, "nvml.source", c.NVML.Source.Page), checkPage(c, "host.source", c.Host.Source.Page))
 	_, err := userKey(c)
 	return errors.Join(append(errs, err)...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -121,8 +122,11 @@ func (a *answer) printStatus(out io.Writer, missing string) error {
 	now := a.snapshot.Time
 	fmt.Fprintf(w, "%s\n", a.headline(missing))
 	for _, f := range firing(a.findings.Findings) {
-		fmt.Fprintf(w, "%s\t%s\t%s\tsince %s\t%s\t%s\n", strings.ToUpper(f.Severity.String()), subjectName(f), printable(f.Title),
-			since(f.Since, now), f.Evidence.Confidence, printable(ownerName(f)))
+		fmt.Fprintf(w, "%s\t%s\t%s\tsince %s\t%s\t%s\t%s\n", strings.ToUpper(f.Severity.String()), subjectName(f), printable(f.Title),
+			since(f.Since, now), f.Evidence.Confidence, printable(ownerName(f)), a.incidentName(f))
+		for _, m := range a.mutedBy(f) {
+			fmt.Fprintf(w, "  %s\n", printable(m.String()))
+		}
 	}
 	if len(a.snapshot.GPUs) > 0 {
 		fmt.Fprintf(w, "\nGPU\tmodel\tbusy\tmemory\tpower\ttemperature\towner\tstate\tverdict\n")
@@ -155,6 +159,17 @@ func (a *answer) printStatus(out io.Writer, missing string) error {
 		fmt.Fprintf(w, "\n%s\n", need)
 	}
 	return w.Flush()
+}
+
+// mutedBy returns what keeps people from being told of the incident that a finding
+// belongs to.
+func (a *answer) mutedBy(f server.Finding) []server.Mute {
+	for _, i := range a.findings.Incidents {
+		if i.State == detect.Firing && slices.ContainsFunc(i.Members, func(m detect.Finding) bool { return m.Key() == f.Key() }) {
+			return a.findings.Muted[i.ID]
+		}
+	}
+	return nil
 }
 
 // need says what the alert budget asks of the rules that tell by statistics, empty if
@@ -233,4 +248,21 @@ func (a *answer) headline(missing string) string {
 		parts = append(parts, "SIMULATED")
 	}
 	return printable(a.snapshot.Node.Name) + "  " + strings.Join(parts, "; ")
+}
+
+// incidentName names the incident of a finding as ack and snooze take it, with what a
+// person said of it.
+func (a *answer) incidentName(f server.Finding) string {
+	for _, i := range a.findings.Incidents {
+		for k := range i.Members {
+			if i.State != detect.Firing || i.Members[k].Key() != f.Key() {
+				continue
+			}
+			if m, ok := a.findings.Marks[i.ID]; ok {
+				return "incident " + shortID(i.ID) + ", " + printable(m.String())
+			}
+			return "incident " + shortID(i.ID)
+		}
+	}
+	return ""
 }

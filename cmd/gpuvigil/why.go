@@ -274,6 +274,9 @@ func (a *answer) printFinding(w io.Writer, f server.Finding) {
 	if f.Suppressed != "" {
 		fmt.Fprintf(w, "told\tnobody: it began after the node was drained, and nothing ran on it\n")
 	}
+	for _, m := range a.mutedBy(f) {
+		fmt.Fprintf(w, "told\t%s\n", printable(m.String()))
+	}
 	fmt.Fprintf(w, "owner\t%s\n", printable(ownerName(f)))
 	fmt.Fprintf(w, "seen\t%s\n", printable(f.Evidence.Seen))
 	if f.Evidence.Expected != "" {

@@ -163,7 +163,17 @@ type Links struct {
 // Alerting is who is told.
 type Alerting struct {
 	Shadow Duration `yaml:"shadow"` // for so long after the first start only the certain faults are sent
+	Burst  int      `yaml:"burst"`  // so many messages that are no pages a receiver gets in a minute, the rest in one; 0: no limit
 	Slack  []Slack  `yaml:"slack"`
+	Digest Digest   `yaml:"digest"`
+
+	Alertmanager []Alertmanager `yaml:"alertmanager"`
+	Webhook      []Webhook      `yaml:"webhook"`
+	Heartbeat    Heartbeat      `yaml:"heartbeat"`
+
+	Route         *Route         `yaml:"route"` // not given: every receiver hears of everything that is severe enough
+	TimeIntervals []TimeInterval `yaml:"time_intervals"`
+	Maintenance   []Maintenance  `yaml:"maintenance"`
 }
 
 // Slack is one Slack channel, reached by a bot token or an incoming webhook.
@@ -175,6 +185,8 @@ type Slack struct {
 	WebhookFile string          `yaml:"webhook_url_file"`
 	WebhookEnv  string          `yaml:"webhook_url_env"`
 	MinSeverity *rules.Severity `yaml:"min_severity"` // what is below is not sent; ticket if not given
+	Mentions    []string        `yaml:"mentions"`     // users and groups that a page calls, where no route says other ones
+	Charts      bool            `yaml:"charts"`       // upload a picture of the last hours into each thread; with a token only
 	APIURL      string          `yaml:"api_url"`      // for tests and proxies
 }
 
@@ -229,7 +241,7 @@ func Default() *Config {
 			IdleAfterNotebook: Duration(2 * time.Hour),
 		},
 		Budget:   AlertBudget{Pages: 1, Tickets: 10},
-		Alerting: Alerting{Shadow: Duration(7 * 24 * time.Hour)},
+		Alerting: Alerting{Shadow: Duration(7 * 24 * time.Hour), Burst: 10, Digest: defaultDigest()},
 	}
 }
 
@@ -297,6 +309,7 @@ func Parse(file string, source []byte) (*Config, error) {
 			c.Alerting.Slack[i].MinSeverity = &ticket
 		}
 	}
+	c.Alerting.complete()
 	if wrong = append(wrong, c.check(wrong)...); len(wrong) > 0 {
 		slices.SortStableFunc(wrong, func(a, b mistake) int { return a.line - b.line })
 		return nil, errors.Join(errorsOf(wrong)...)
@@ -393,6 +406,9 @@ func (c *Config) check(said []mistake) []mistake {
 	c.checkMoney(fail)
 	c.checkOwners(fail)
 	c.checkSlack(fail)
+	c.checkTargets(fail)
+	c.Alerting.checkRouting(fail)
+	c.Alerting.checkDigest(fail)
 	slices.SortFunc(found, func(a, b mistake) int { return cmp.Or(a.line-b.line, strings.Compare(a.text, b.text)) })
 	return found
 }
@@ -439,6 +455,9 @@ func (c *Config) checkSlack(fail func(key, format string, args ...any)) {
 			fail(key, "found %d of token_file, token_env, webhook_url_file, webhook_url_env, allowed: exactly one", len(ways))
 		} else if token := strings.HasPrefix(ways[0], "token"); token == (s.Channel == "") {
 			fail(key+".channel", "must be given with a bot token, and only then: a webhook has its channel built in")
+		}
+		if s.Charts && s.TokenFile == "" && s.TokenEnv == "" {
+			fail(key+".charts", "must not be given with a webhook: it cannot upload")
 		}
 		checkURL(s.APIURL, key+".api_url", false, fail)
 		checkSecretFile(s.TokenFile, key+".token_file", fail)

@@ -42,6 +42,9 @@ func TestExampleChangesNothing(t *testing.T) {
 		{"inference.interval", got.Inference.Interval, want.Inference.Interval},
 		{"inference.timeout", got.Inference.Timeout, want.Inference.Timeout},
 		{"alerting.shadow", got.Alerting.Shadow, want.Alerting.Shadow},
+		{"alerting.burst", got.Alerting.Burst, want.Alerting.Burst},
+		{"alerting.digest", got.Alerting.Digest, want.Alerting.Digest},
+		{"alerting.route", got.Alerting.Route, want.Alerting.Route},
 		{"links", got.Links, want.Links},
 		{"energy.pue", got.Energy.PUE, want.Energy.PUE},
 		{"energy.time_zone", got.Energy.TimeZone, want.Energy.TimeZone},
@@ -59,14 +62,14 @@ func TestExampleChangesNothing(t *testing.T) {
 // copies a line that does not work.
 func TestExampleWithEveryKey(t *testing.T) {
 	text := string(Example)
-	text = regexp.MustCompile(`(?m)^(\s*)# (- [a-z]+:|  [a-z_]+:|idle_gpu:)`).ReplaceAllString(text, "$1$2")
-	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "rules: {}", "rules:", "own: []", "own:", "queues: []     #", "queues:     #", "budgets: []", "budgets:", "mapping: []", "mapping:", "headers: []          #", "headers:          #",
+	text = regexp.MustCompile(`(?m)^(\s*)# (  - [a-z]+:|    [a-z_]+:|- [a-z]+:|  [a-z_]+:|idle_gpu:)`).ReplaceAllString(text, "$1$2")
+	text = strings.NewReplacer("targets: []", "targets:", "slack: []", "slack:", "alertmanager: []", "alertmanager:", "webhook: []", "webhook:", "route:\n  #   receiver", "route:\n    receiver", "time_intervals: []\n", "time_intervals:\n", "maintenance: []", "maintenance:", "rules: {}", "rules:", "own: []", "own:", "queues: []     #", "queues:     #", "budgets: []", "budgets:", "mapping: []", "mapping:", "headers: []          #", "headers:          #",
 		"approved: {}", "approved:", "known_bad: []", "known_bad:").Replace(text)
 	c, err := Parse("example.yml", []byte(text))
 	if err != nil {
 		t.Fatalf("the example with its commented keys does not load:\n%v\n%s", err, text)
 	}
-	if len(c.Inference.Targets) != 1 || len(c.Alerting.Slack) != 1 || len(c.Rules) != 1 || len(c.Prices.Own) != 1 || len(c.Budgets) != 1 || len(c.Fleet.Waiting.Queues) != 1 || len(c.Owners.Mapping) != 6 ||
+	if len(c.Inference.Targets) != 1 || len(c.Alerting.Slack) != 1 || len(c.Alerting.Alertmanager) != 1 || len(c.Alerting.Webhook) != 1 || len(c.Rules) != 1 || len(c.Prices.Own) != 1 || len(c.Budgets) != 1 || len(c.Fleet.Waiting.Queues) != 1 || len(c.Owners.Mapping) != 6 ||
 		len(c.Versions.Approved) != 2 || len(c.Versions.KnownBad) != 1 {
 		t.Errorf("commented parts of the example were not read: %d targets, %d receivers, %d rules, %d prices, %d budgets, want 1 of each, %d owners, want 6, and %d approved and %d bad versions, want 2 and 1",
 			len(c.Inference.Targets), len(c.Alerting.Slack), len(c.Rules), len(c.Prices.Own), len(c.Budgets), len(c.Owners.Mapping), len(c.Versions.Approved), len(c.Versions.KnownBad))
@@ -74,11 +77,16 @@ func TestExampleWithEveryKey(t *testing.T) {
 }
 
 func TestEveryKeyIsDocumented(t *testing.T) {
+	seen := map[reflect.Type]bool{} // routes are within routes
 	var walk func(typ reflect.Type, path string)
 	walk = func(typ reflect.Type, path string) {
-		if typ == reflect.TypeFor[Pattern]() {
+		if typ == reflect.TypeFor[Pattern]() || reflect.PointerTo(typ).Implements(textUnmarshaler) || reflect.PointerTo(typ).Implements(reflect.TypeFor[unmarshaler]()) {
 			return // one text
 		}
+		if typ.Kind() == reflect.Struct && seen[typ] {
+			return
+		}
+		seen[typ] = true
 		switch typ.Kind() {
 		case reflect.Pointer, reflect.Slice, reflect.Map:
 			walk(typ.Elem(), path)
@@ -87,7 +95,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 				if !typ.Field(i).IsExported() {
 					continue
 				}
-				key := typ.Field(i).Tag.Get("yaml")
+				key, _, _ := strings.Cut(typ.Field(i).Tag.Get("yaml"), ",")
 				if !typ.Field(i).IsExported() {
 					continue // what is known of the file
 				}
@@ -163,6 +171,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	f("alerting:\n  slack:\n  - channel: C1\n    token_env: T\n", "alerting.slack[0].name: is missing")
 	f("alerting:\n  slack:\n  - name: a\n", "found 0 of token_file")
 	f("alerting:\n  slack:\n  - name: a\n    token_env: T\n", "alerting.slack[0].channel: must be given")
+	f("alerting:\n  slack:\n  - {name: a, webhook_url_env: T, charts: true}\n", "alerting.slack[0].charts: must not be given with a webhook")
 	f("alerting:\n  slack:\n  - {name: a, webhook_url_env: T}\n  - {name: a, webhook_url_env: T}\n", "a second time")
 	// Credentials and trust of targets.
 	target := func(more, want string) {

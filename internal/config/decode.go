@@ -98,6 +98,11 @@ func lineOf(n ast.Node) int {
 
 var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 
+// unmarshaler is what Alertmanager's types read themselves with.
+type unmarshaler interface {
+	UnmarshalYAML(unmarshal func(any) error) error
+}
+
 // value decodes one node into v.
 func (d *decoder) value(n ast.Node, v reflect.Value, path string, depth int) {
 	n = d.resolve(n, path)
@@ -121,6 +126,12 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string, depth int) {
 	if v.CanAddr() && v.Addr().Type().Implements(textUnmarshaler) {
 		d.text(n, v, path)
 		return
+	}
+	if v.CanAddr() {
+		if u, ok := v.Addr().Interface().(unmarshaler); ok {
+			d.foreign(n, u, path, depth)
+			return
+		}
 	}
 	switch v.Kind() {
 	case reflect.Struct:
@@ -152,6 +163,22 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string, depth int) {
 		v.Set(list)
 	default:
 		d.scalar(n, v, path)
+	}
+}
+
+// foreign lets a value read itself from what the decoder makes of the node.
+func (d *decoder) foreign(n ast.Node, u unmarshaler, path string, depth int) {
+	said := len(d.errs)
+	err := u.UnmarshalYAML(func(into any) error {
+		d.value(n, reflect.ValueOf(into).Elem(), path, depth+1)
+		return nil
+	})
+	switch {
+	case err == nil || len(d.errs) > said:
+	case maySecret(err.Error()):
+		d.fail(n, path, "found a value that does not fit here")
+	default:
+		d.fail(n, path, "%v", err)
 	}
 }
 
@@ -228,7 +255,7 @@ func (d *decoder) field(at, child ast.Node, v reflect.Value, path, key string, d
 func fieldsOf(v reflect.Value, into map[string]reflect.Value) map[string]reflect.Value {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
-		if name := f.Tag.Get("yaml"); name != "" {
+		if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); name != "" {
 			into[name] = v.Field(i)
 		} else if f.Anonymous {
 			fieldsOf(v.Field(i), into)

@@ -323,7 +323,12 @@ type View struct {
 	Findings  []detect.Finding  // those that fire, then those of the last day; the worst first
 	Incidents []detect.Incident // open, then of the last day; the worst first
 	Nodes     []NodeView        // the worst first
+
+	snapshots map[string]*collector.Snapshot
 }
+
+// Snapshot returns the newest snapshot of a node, or nil.
+func (v *View) Snapshot(node string) *collector.Snapshot { return v.snapshots[node] }
 
 // NodeView is one node.
 type NodeView struct {
@@ -343,7 +348,7 @@ func (f *Fleet) View() *View { return f.watch.view.Load() }
 // publish makes the view.
 func (w *watch) publish(now time.Time) {
 	g := w.gatherer.View()
-	v := &View{Time: now, Findings: g.Findings, Incidents: g.Incidents, Nodes: make([]NodeView, 0, len(w.nodes))}
+	v := &View{Time: now, Findings: g.Findings, Incidents: g.Incidents, Nodes: make([]NodeView, 0, len(w.nodes)), snapshots: make(map[string]*collector.Snapshot, len(w.nodes))}
 	type sum struct {
 		n     int
 		worst rules.Severity
@@ -368,6 +373,7 @@ func (w *watch) publish(now time.Time) {
 		if s := by[name]; s.n > 0 {
 			row.Findings, row.Worst = s.n, &s.worst
 		}
+		v.snapshots[name] = n.last
 		v.Simulated = v.Simulated || n.last.Simulated
 		v.Nodes = append(v.Nodes, row)
 	}

@@ -71,11 +71,17 @@ var (
 		Help: "Writes of the state file that failed; what they held is kept in memory and written with the next one."})
 
 	NotificationsSent = row(Def{Entity: Agent, Kind: Counter, Name: "vigil_notifications_total", Labels: []string{"receiver", "result"},
-		Help: "Messages by result: sent, retried, refused (never tried again), shadowed (would have been sent)."})
+		Help: "Messages by result: sent, retried, refused (not tried again at once), shadowed (would have been sent), held (kept back by maintenance, a snooze or a time interval), merged (told in one message with others). Of an Alertmanager they are changes that it took, requests that failed, and requests that it refused."})
+	IncidentsMarked = row(Def{Entity: Agent, Name: "vigil_incidents_marked", Labels: []string{"mark"},
+		Help: "Incidents that have not ended and of which a person said something, by mark: acknowledged, snoozed."})
 	OutboxLength = row(Def{Entity: Agent, Name: "vigil_outbox_messages", Labels: []string{"receiver"},
 		Help: "Messages that wait to be sent."})
 	OutboxAge = row(Def{Entity: Agent, Name: "vigil_outbox_oldest_age_seconds", Labels: []string{"receiver"},
-		Help: "Age of the oldest message that waits to be sent."})
+		Help: "Age of the oldest message that waits to be sent. Of an Alertmanager: since when it lacks what is so now."})
+	AlertsMuted = row(Def{Entity: Agent, Name: "vigil_alerts_muted", Labels: []string{"receiver", "by"},
+		Help: "Incidents that fire and that Alertmanager keeps from people, by silence, inhibition or time_interval. Absent where that is not read back."})
+	Heartbeat = row(Def{Entity: Agent, Name: "vigil_heartbeat_timestamp_seconds",
+		Help: "Unix time of the newest snapshot that was judged. One that stands still means that nobody watches, though the page answers."})
 )
 
 // Rows of what the detectors say. The first five share their labels: they are a

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuvigil/detect"
+	"gpuvigil/internal/text"
 	"gpuvigil/rules"
 )
 
@@ -22,12 +23,46 @@ type Findings struct {
 	Incidents []detect.Incident `json:"incidents"` // what people were told
 	Verdicts  []detect.Verdict  `json:"verdicts"`  // one for each GPU
 
+	// Marks is, by the incident's id, what people said of those that have not ended.
+	Marks map[string]Mark `json:"marks,omitempty"`
+	// Muted is, by the incident's id, what keeps people from being told of it elsewhere.
+	Muted map[string][]Mute `json:"muted,omitempty"`
+
 	// Rules says of each rule how often it has fired and what it needs to be believed.
 	Rules []detect.Standing `json:"rules"`
 
 	// History holds, for each subject of a finding (kind:id), the last hours of
 	// the readings that show its condition.
 	History map[string][]History `json:"history"`
+}
+
+// Mute is something that keeps people from being told of an incident.
+type Mute struct {
+	Receiver string    `json:"receiver"`
+	By       string    `json:"by"`                // silence, inhibition or time_interval
+	ID       string    `json:"id,omitempty"`      // of the silence, the alert that inhibits it, or the interval's name
+	Until    time.Time `json:"until,omitzero"`    // of a silence
+	Comment  string    `json:"comment,omitempty"` // of a silence, as its author wrote it
+}
+
+// String says it in a line: silenced in Alertmanager until 14:05 UTC: being replaced.
+func (m Mute) String() string {
+	said := map[string]string{"silence": "silenced in Alertmanager", "inhibition": "inhibited in Alertmanager by another alert", "time_interval": "muted in Alertmanager by the time interval " + m.ID}[m.By]
+	if !m.Until.IsZero() {
+		said += " until " + m.Until.UTC().Format("2006-01-02 15:04 MST")
+	}
+	if m.Comment != "" {
+		said += ": " + m.Comment
+	}
+	return text.Clean(said, 300)
+}
+
+// muted asks what keeps people from being told.
+func (s *Server) muted() map[string][]Mute {
+	if s.cfg.Muted == nil {
+		return nil
+	}
+	return s.cfg.Muted()
 }
 
 // Finding is a finding with what the rule book says about it.
@@ -64,6 +99,8 @@ func (s *Server) apiFindings(w http.ResponseWriter, _ *http.Request) {
 		Incidents: orEmpty(view.Incidents),
 		Verdicts:  orEmpty(view.Verdicts),
 		Rules:     orEmpty(view.Standings),
+		Marks:     s.marks(),
+		Muted:     s.muted(),
 		History:   map[string][]History{},
 	}
 	for _, f := range view.Findings {

@@ -26,6 +26,7 @@ type world struct {
 	booked   *cost.Export
 	costs    func(since, until time.Time) (*cost.Answer, error)
 	series   *ProcessSeries
+	muted    map[string][]Mute
 }
 
 func (w *world) server(t testing.TB) *Server {
@@ -35,6 +36,7 @@ func (w *world) server(t testing.TB) *Server {
 	return New(Config{
 		Booked:        func() *cost.Export { return w.booked },
 		Costs:         w.costs,
+		Muted:         func() map[string][]Mute { return w.muted },
 		Snapshot:      func() *collector.Snapshot { return w.snap },
 		View:          func() *detect.View { return w.view },
 		History:       w.history,

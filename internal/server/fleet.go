@@ -20,6 +20,7 @@ type FleetConfig struct {
 	Cluster       string // its name, for the page
 	View          func() FleetView
 	Metrics       http.Handler // of /metrics and /-/…
+	Telling       *Telling     // see Config
 	Version       Version
 	Authenticated func() bool // see Config
 	Log           *slog.Logger
@@ -79,7 +80,7 @@ type Fleet struct {
 
 // NewFleet returns a server for the configuration.
 func NewFleet(cfg FleetConfig) *Fleet {
-	return &Fleet{cfg: cfg, page: newPageTemplate(), server: &Server{cfg: Config{Log: cfg.Log, Authenticated: cfg.Authenticated}}}
+	return &Fleet{cfg: cfg, page: newPageTemplate(), server: &Server{cfg: Config{Log: cfg.Log, Authenticated: cfg.Authenticated, Telling: cfg.Telling}}}
 }
 
 // Handler returns what the TCP listener serves: /metrics and /-/… to all, page and API as
@@ -92,12 +93,20 @@ func (f *Fleet) Handler() http.Handler {
 	}
 	inner := f.api()
 	inner.HandleFunc("GET /{$}", f.index)
+	if f.cfg.Telling != nil {
+		inner.Handle("POST /incidents/{id}/{what}", f.server.markOnPage())
+	}
 	mux.Handle("/", f.server.local(inner))
 	return limited(mux)
 }
 
-// SocketHandler returns what the role's socket serves: the API.
-func (f *Fleet) SocketHandler() http.Handler { return limited(f.api()) }
+// SocketHandler returns what the role's socket serves: the API and, because only the role's
+// user can open the socket, what changes something.
+func (f *Fleet) SocketHandler() http.Handler {
+	mux := f.api()
+	f.server.tell(mux)
+	return limited(mux)
+}
 
 func (f *Fleet) api() *http.ServeMux {
 	mux := http.NewServeMux()
@@ -173,6 +182,9 @@ func (f *Fleet) pageOf(v *FleetView, now time.Time) *fleetPage {
 	}
 	l := &look{now: now, nodes: true}
 	p.incidents(v, l)
+	if f.cfg.Telling != nil {
+		p.mark(f.cfg.Telling.Marks())
+	}
 	p.nodes(v.Nodes, now)
 	p.Verdict = p.judged()
 	gpus, silent := 0, 0
@@ -202,6 +214,7 @@ func (p *fleetPage) incidents(v *FleetView, l *look) {
 			continue
 		}
 		c := l.card(&in.Members[0], in.Severity)
+		c.incident = in.ID
 		c.Members = l.members(in.Members[1:])
 		if in.Nodes > 1 {
 			c.Where += ", and others: " + plural(in.Nodes, "node", "nodes") + " in all"

@@ -41,7 +41,7 @@ func newPageTemplate() *pageTemplate {
 			"bound": bound,
 		}).Parse(pageHTML)).Parse(pageFleetHTML)),
 		policy: "default-src 'none'; img-src data:; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-			"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+			"'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 	}
 }
 
@@ -108,6 +108,9 @@ type fact struct{ Name, Value, More string }
 
 func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	p := s.pageOf(s.cfg.Snapshot(), s.cfg.View(), time.Now())
+	if s.cfg.Telling != nil {
+		p.mark(s.marks())
+	}
 	p.Paused = r.URL.Query().Has("paused")
 	var body bytes.Buffer
 	if err := s.page.Execute(&body, p); err != nil {
@@ -117,13 +120,14 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", s.page.policy)
-	w.Write(body.Bytes()) // an error means that the client has gone
+	w.Header().Set("Referrer-Policy", "same-origin") // or browsers would not say where the page's own buttons are
+	w.Write(body.Bytes())                            // an error means that the client has gone
 }
 
 func (s *Server) pageOf(snap *collector.Snapshot, view *detect.View, now time.Time) *page {
 	p := &page{Version: oneLine(s.cfg.Version.Version)}
 	if view != nil {
-		p.findings(view, &look{snap: snap, history: s.cfg.History, now: now})
+		p.findings(view, &look{snap: snap, history: s.cfg.History, muted: s.muted(), now: now})
 	}
 	if until := s.releasedUntil(); until.After(now) {
 		p.Notices = append(p.Notices, notice{toneInfo, "released", "The GPU driver is released until " + clock(until, now) +

@@ -23,6 +23,7 @@ const (
 type look struct {
 	snap    *collector.Snapshot // nil before the first
 	history func(detect.Subject) []detect.History
+	muted   map[string][]Mute // by incident
 	now     time.Time
 	nodes   bool // of several: what is found is told with its node
 }
@@ -39,13 +40,17 @@ type card struct {
 	Seen       string
 	Expected   string
 	Sure       string
+	Muted      []string // what keeps people from being told
 	Action     string
 	Before     []line
 	Members    []line // what else belongs to it
 	Meaning    string
 	Charts     []chart
+	Incident   string // id; empty: it is none, or nobody can say anything of it
+	Mark       string // what a person said of it
 
-	subject detect.Subject
+	subject  detect.Subject
+	incident string
 }
 
 // line is something that happened: when and what.
@@ -64,6 +69,10 @@ func (p *page) findings(v *detect.View, l *look) {
 		}
 		c := l.card(&in.Members[0], in.Severity)
 		c.Members = l.members(in.Members[1:])
+		c.incident = in.ID
+		for _, m := range l.muted[in.ID] {
+			c.Muted = append(c.Muted, m.String())
+		}
 		p.Cards = append(p.Cards, c)
 	}
 	for i := range v.Findings {
@@ -85,6 +94,17 @@ func (p *page) findings(v *detect.View, l *look) {
 		p.Cards = p.Cards[:maxCards]
 		p.Notices = append(p.Notices, notice{toneInfo, "more", plural(more, "further finding is", "further findings are") +
 			" not on this page: see /api/v1/findings."})
+	}
+}
+
+// mark shows what people said of incidents, and lets them say it.
+func (p *page) mark(marks map[string]Mark) {
+	for i := range p.Cards {
+		c := &p.Cards[i]
+		c.Incident = c.incident
+		if m, ok := marks[c.incident]; ok {
+			c.Mark = m.String()
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -131,6 +132,32 @@ func TestCardSaysWhatToDo(t *testing.T) {
 	}
 	if strings.Count(html, "Meaning ") != 2 {
 		t.Errorf("want the meaning with the page and the ticket, not with what is only worth knowing:\n%s", html)
+	}
+}
+
+// What is silenced elsewhere is said with the incident, in words that nobody else chose.
+func TestCardSaysWhatIsMuted(t *testing.T) {
+	w := node(soon())
+	id := w.view.Incidents[0].ID
+	w.muted = map[string][]Mute{id: {
+		{Receiver: "am", By: "silence", ID: "s1", Until: time.Date(2026, 3, 1, 14, 5, 0, 0, time.UTC), Comment: "being\nreplaced <b>"},
+		{Receiver: "am", By: "inhibition", ID: "abc"}, {Receiver: "am", By: "time_interval", ID: "nights"},
+	}, "another": {{By: "inhibition"}}}
+	html := inWords(pageOf(t, w))
+	for _, want := range []string{
+		"Muted silenced in Alertmanager until 2026-03-01 14:05 UTC: being replaced &lt;b&gt;",
+		"Muted inhibited in Alertmanager by another alert", "Muted muted in Alertmanager by the time interval nights",
+	} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page does not say %q:\n%s", want, html)
+		}
+	}
+	if n := strings.Count(html, "Muted "); n != 3 {
+		t.Errorf("the page says %d times that an incident is muted, want 3", n)
+	}
+	var answer Findings
+	if err := json.Unmarshal(get(t, w.server(t), "/api/v1/findings").Body.Bytes(), &answer); err != nil || len(answer.Muted[id]) != 3 {
+		t.Errorf("the API says %v, %v", answer.Muted, err)
 	}
 }
 

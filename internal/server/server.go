@@ -29,6 +29,12 @@ type Config struct {
 	Release       func(time.Duration) error
 	ReleasedUntil func() time.Time
 
+	// Telling is the part that tells people; nil: there is none.
+	Telling *Telling
+	// Muted returns, by the incident's id, what keeps people from being told of it; nil
+	// where that is not known.
+	Muted func() map[string][]Mute
+
 	// Booked is what the scrape page shows of the ledger, and Costs what it has booked
 	// from since to until; nil without a ledger. Costs may read the disk.
 	Booked func() *cost.Export
@@ -90,6 +96,9 @@ func (s *Server) Handler() http.Handler {
 	}
 	inner := s.api()
 	inner.HandleFunc("GET /{$}", s.index)
+	if s.cfg.Telling != nil {
+		inner.Handle("POST /incidents/{id}/{what}", s.markOnPage())
+	}
 	mux.Handle("/", s.local(inner))
 	return limited(mux)
 }
@@ -101,10 +110,11 @@ func readOnly(w http.ResponseWriter, _ *http.Request) {
 }
 
 // SocketHandler returns what the agent's socket serves: the API and, because
-// only the agent's user can open the socket, release.
+// only the agent's user can open the socket, what changes something.
 func (s *Server) SocketHandler() http.Handler {
 	mux := s.api()
 	mux.HandleFunc("POST /api/v1/release", s.release)
+	s.tell(mux)
 	return limited(mux)
 }
 

@@ -14,6 +14,9 @@ func (s *Server) carryOut(method string, req *http.Request, body []byte) reply {
 	if method == "webhook" {
 		return s.webhook(req.URL.Path, body)
 	}
+	if method == "upload" {
+		return s.upload(req, body)
+	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
 		return refuse("invalid_form_data")
@@ -29,7 +32,13 @@ func (s *Server) carryOut(method string, req *http.Request, body []byte) reply {
 	case "chat.update":
 		return s.update(form)
 	case "conversations.history":
-		return s.history(form)
+		return s.page(form, true, func(m *Message) bool { return m.Thread == "" || m.Broadcast })
+	case "conversations.replies":
+		return s.replies(form)
+	case "files.getUploadURLExternal":
+		return s.uploadURL(form)
+	case "files.completeUploadExternal":
+		return s.completeUpload(form)
 	}
 	return refuse("unknown_method")
 }
@@ -42,8 +51,14 @@ func (s *Server) post(form url.Values) reply {
 	if !metadata(form, m) {
 		return refuse("invalid_metadata_format")
 	}
-	m.TS = s.nextTS()
 	id := s.id(form.Get("channel"))
+	if m.Thread = form.Get("thread_ts"); m.Thread != "" {
+		if !slices.ContainsFunc(s.channels[id], func(p *Message) bool { return p.TS == m.Thread && p.Thread == "" }) {
+			return refuse("thread_not_found")
+		}
+		m.Broadcast = form.Get("reply_broadcast") == "true"
+	}
+	m.TS = s.nextTS()
 	s.channels[id] = append(s.channels[id], m)
 	return answer(map[string]any{"ok": true, "channel": id, "ts": m.TS})
 }
@@ -75,11 +90,30 @@ func metadata(form url.Values, m *Message) bool {
 	return meta == "" || json.Unmarshal([]byte(meta), &m.Metadata) == nil
 }
 
-// history returns the newest messages first, a page at a time.
-func (s *Server) history(form url.Values) reply {
-	all, known := s.channels[form.Get("channel")]
+// replies returns the message and its thread.
+func (s *Server) replies(form url.Values) reply {
+	ts := form.Get("ts")
+	of := func(m *Message) bool { return m.TS == ts || m.Thread == ts }
+	if !slices.ContainsFunc(s.channels[form.Get("channel")], of) {
+		return refuse("thread_not_found")
+	}
+	return s.page(form, false, of)
+}
+
+// page returns some messages of a channel, a page at a time.
+func (s *Server) page(form url.Values, newestFirst bool, which func(*Message) bool) reply {
+	stands, known := s.channels[form.Get("channel")]
 	if !known {
 		return refuse("channel_not_found")
+	}
+	var all []*Message
+	for _, m := range stands {
+		if which(m) {
+			all = append(all, m)
+		}
+	}
+	if newestFirst {
+		slices.Reverse(all)
 	}
 	limit, err := strconv.Atoi(form.Get("limit"))
 	if err != nil || limit < 1 {
@@ -87,8 +121,14 @@ func (s *Server) history(form url.Values) reply {
 	}
 	skip, _ := strconv.Atoi(form.Get("cursor")) // no cursor is the first page
 	page := []map[string]any{}
-	for i := len(all) - 1 - skip; i >= 0 && len(page) < limit; i-- {
+	for i := skip; i < len(all) && len(page) < limit; i++ {
 		m := map[string]any{"type": "message", "ts": all[i].TS, "text": all[i].Text}
+		if all[i].Thread != "" {
+			m["thread_ts"] = all[i].Thread
+		}
+		if all[i].Files != nil {
+			m["files"] = all[i].Files
+		}
 		if form.Get("include_all_metadata") == "1" {
 			m["metadata"] = all[i].Metadata
 		}

@@ -1,7 +1,7 @@
 // Package slacktest is a stand-in for Slack: chat.postMessage, chat.update,
-// conversations.history, auth.test and an incoming webhook, with the limits that
-// Slack has and failures on demand. It keeps what a person would see in each
-// channel.
+// conversations.history and .replies, the upload of files, auth.test and an incoming
+// webhook, with the limits that Slack has and failures on demand. It keeps what a
+// person would see in each channel and thread.
 package slacktest
 
 import (
@@ -16,9 +16,10 @@ import (
 	"sync"
 )
 
-// The secrets that the stand-in knows.
+// The secrets that the stand-in knows at first.
 const (
 	Token       = "xoxb-stand-in-0000000000-abcdefghijkl" // #nosec: opens nothing but this package
+	uploadPath  = "/upload/v1/"
 	webhookPath = "/services/T0000000000/B0000000000/abcdefghijklmnopqrstuvwx"
 )
 
@@ -32,6 +33,18 @@ type Message struct {
 	Blocks   json.RawMessage
 	Metadata Metadata
 	Edits    int // how often it was edited
+
+	Thread    string // of a reply: the ts of the message that it replies to
+	Broadcast bool   // the reply is shown in the channel, too
+	Files     []File
+}
+
+// File is an uploaded file.
+type File struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Title   string `json:"title"`
+	Content []byte `json:"-"`
 }
 
 // Metadata is what an app attaches to its message.
@@ -55,6 +68,8 @@ type Answer struct {
 
 	Done   bool // the request is carried out all the same, so only its answer is lost
 	Hangup bool // the connection is cut instead of an answer
+
+	Then func() // called before the answer, nil for nothing: what else happens just now
 }
 
 // Server is a running stand-in. Its methods may be called from any goroutine.
@@ -66,6 +81,7 @@ type Server struct {
 	ids      map[string]string // of channels by name
 	answers  map[string][]Answer
 	requests []Request
+	uploads  map[string]*File // by id; those that are not complete
 	down     bool
 	token    string
 	seq      int
@@ -73,7 +89,7 @@ type Server struct {
 
 // New starts a stand-in on a port of the loopback interface.
 func New() *Server {
-	s := &Server{channels: map[string][]*Message{}, ids: map[string]string{}, answers: map[string][]Answer{}, token: Token}
+	s := &Server{channels: map[string][]*Message{}, ids: map[string]string{}, answers: map[string][]Answer{}, uploads: map[string]*File{}, token: Token}
 	s.http = httptest.NewServer(s)
 	return s
 }
@@ -88,7 +104,7 @@ func (s *Server) APIURL() string { return s.http.URL + "/api/" }
 func (s *Server) WebhookURL() string { return s.http.URL + webhookPath }
 
 // Answer queues answers to calls of a method: chat.postMessage, chat.update,
-// conversations.history, auth.test or webhook; empty for the next call of any.
+// conversations.history, …, upload or webhook; empty for the next call of any.
 func (s *Server) Answer(method string, answers ...Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,6 +125,13 @@ func (s *Server) SetToken(token string) {
 	s.token = token
 }
 
+// Token returns the only good one.
+func (s *Server) Token() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.token
+}
+
 // Recover ends all trouble: no answer is queued, the server is up and knows Token.
 func (s *Server) Recover() {
 	s.mu.Lock()
@@ -117,14 +140,25 @@ func (s *Server) Recover() {
 	s.down, s.token = false, Token
 }
 
-// Messages returns what stands in a channel, the oldest first. The channel is an
-// id or a name.
+// Messages returns what stands in a channel, the oldest first, without what is in threads
+// only. The channel is an id or a name.
 func (s *Server) Messages(channel string) []Message {
+	return s.some(channel, func(m *Message) bool { return m.Thread == "" || m.Broadcast })
+}
+
+// Replies returns what is in the thread of a message, the oldest first.
+func (s *Server) Replies(channel, ts string) []Message {
+	return s.some(channel, func(m *Message) bool { return m.Thread == ts })
+}
+
+func (s *Server) some(channel string, which func(*Message) bool) []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []Message
 	for _, m := range s.channels[s.id(channel)] {
-		all = append(all, *m)
+		if which(m) {
+			all = append(all, *m)
+		}
 	}
 	return all
 }
@@ -156,6 +190,28 @@ func (s *Server) id(channel string) string {
 	return s.ids[name]
 }
 
+// Transport reaches the server without a network, for tests in which time is virtual.
+func (s *Server) Transport() http.RoundTripper { return direct{s} }
+
+type direct struct{ s *Server }
+
+// RoundTrip has the server answer the request.
+func (d direct) RoundTrip(req *http.Request) (resp *http.Response, err error) {
+	if err := req.Context().Err(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if p := recover(); p == http.ErrAbortHandler {
+			resp, err = nil, io.ErrUnexpectedEOF
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	w := httptest.NewRecorder()
+	d.s.ServeHTTP(w, req)
+	return w.Result(), nil
+}
+
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
@@ -167,6 +223,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	method := "webhook"
 	if m, ok := strings.CutPrefix(req.URL.Path, "/api/"); ok {
 		method = m
+	} else if strings.HasPrefix(req.URL.Path, uploadPath) {
+		method = "upload"
 	}
 	forced := s.forced(method)
 	reply := reply{status: http.StatusOK}
@@ -175,6 +233,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	if forced != nil {
 		reply.status, reply.header, reply.body = max(forced.Status, http.StatusOK), forced.Header, forced.Body
+	}
+	if forced != nil && forced.Then != nil {
+		forced.Then()
 	}
 	cut := s.down || forced != nil && forced.Hangup
 	if cut {

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuvigil/alerting"
+	"gpuvigil/collector"
+	"gpuvigil/detect"
+	"gpuvigil/internal/server"
+	"gpuvigil/rules"
+)
+
+// telling is what page and socket can say to the outbox.
+func (a *agent) telling() *server.Telling {
+	return &server.Telling{
+		Marks: func() map[string]server.Mark { return marksOf(a.outbox) },
+		Mark:  a.mark,
+		Drill: a.drill,
+		Try: func(ctx context.Context, receiver string) ([]server.Told, error) {
+			sent, err := a.outbox.Try(ctx, receiver)
+			return toldBy(sent), err
+		},
+	}
+}
+
+func marksOf(outbox *alerting.Outbox) map[string]server.Mark {
+	out := map[string]server.Mark{}
+	for id, m := range outbox.Marks() {
+		out[id] = server.Mark{By: m.By, At: m.At, Until: m.Until}
+	}
+	return out
+}
+
+func toldBy(sent []alerting.Sent) []server.Told {
+	out := []server.Told{}
+	for _, s := range sent {
+		out = append(out, server.Told(s))
+	}
+	return out
+}
+
+// mark notes what a person says of an incident.
+func (a *agent) mark(id string, m *server.Mark) (*server.Marked, error) {
+	return markOne(a.outbox, append(a.outbox.Drills(), a.pipeline.Load().engine.View().Incidents...), id, m, a.log)
+}
+
+func markOne(outbox *alerting.Outbox, all []detect.Incident, id string, m *server.Mark, log *slog.Logger) (*server.Marked, error) {
+	i, err := incidentOf(all, id)
+	if err != nil {
+		return nil, err
+	}
+	var said *alerting.Mark
+	if m != nil {
+		said = &alerting.Mark{By: m.By, At: m.At, Until: m.Until, Severity: i.Severity}
+	}
+	if err := outbox.Mark(*i, said); err != nil {
+		return nil, err
+	}
+	log.Info("Somebody has said something of an incident.", "incident", i.ID, "rule", i.Rule, "said", saidOf(m))
+	return &server.Marked{Incident: i.ID, Title: titleOf(i), Mark: m}, nil
+}
+
+func saidOf(m *server.Mark) string {
+	if m == nil {
+		return "nothing any more"
+	}
+	return m.String()
+}
+
+// incidentOf finds the one that fires and whose id begins so.
+func incidentOf(all []detect.Incident, id string) (*detect.Incident, error) {
+	var found, open []*detect.Incident
+	for k := range all {
+		i := &all[k]
+		if i.State != detect.Firing {
+			continue
+		}
+		open = append(open, i)
+		if i.ID == id {
+			return i, nil
+		}
+		if id != "" && strings.HasPrefix(i.ID, id) {
+			found = append(found, i)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return nil, fmt.Errorf("%d incidents begin with %.20q: give more letters of it", len(found), id)
+	}
+	var known []string
+	for _, i := range open {
+		known = append(known, fmt.Sprintf("%s (%s)", shortID(i.ID), titleOf(i)))
+	}
+	if len(known) == 0 {
+		return nil, fmt.Errorf("no incident that fires is called %.20q: none fires", id)
+	}
+	return nil, fmt.Errorf("no incident that fires is called %.20q: there are %s", id, firstFew(known))
+}
+
+func titleOf(i *detect.Incident) string {
+	if len(i.Members) == 0 {
+		return string(i.Rule)
+	}
+	return printable(i.Members[0].Title())
+}
+
+// shortID is as much of an incident's id as people type.
+func shortID(id string) string {
+	if strings.HasPrefix(id, drillPrefix) {
+		return id
+	}
+	return id[:min(len(id), 8)]
+}
+
+const drillPrefix = "drill-"
+
+// drill sends an incident that is none through the outbox.
+func (a *agent) drill(rule, gpu string, d time.Duration) (*server.Drilled, error) {
+	p := a.pipeline.Load()
+	i, err := rehearsal(rule, gpu, p.sampler.Latest(), p.cfg.Node, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	sent, err := a.outbox.Drill(*i, d)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range p.senders {
+		s.Poke()
+	}
+	a.log.Info("A drill has begun.", "incident", i.ID, "rule", i.Rule, "for", d)
+	return &server.Drilled{Incident: i.ID, Title: titleOf(i), Until: i.Opened.Add(d), Told: toldBy(sent)}, nil
+}
+
+// rehearsal is an incident as the rule would make one, about a GPU if one is named, else
+// about the node. Nothing in it was measured, and it says so.
+func rehearsal(rule, gpu string, s *collector.Snapshot, node string, now time.Time) (*detect.Incident, error) {
+	r := rules.Get(rules.ID(rule))
+	if r == nil {
+		return nil, fmt.Errorf("no rule is called %.40q: gpuvigil promote lists them", rule)
+	}
+	f := detect.Finding{
+		Rule: r.ID, Cause: "drill", Severity: r.Severity, State: detect.Firing, Since: now, Fired: now, LastSeen: now, LastTrue: now, Score: 1, Count: 1,
+		Node: node, Subject: detect.Subject{Kind: "node", ID: node}, GPUIndex: -1, Simulated: s != nil && s.Simulated,
+		Evidence: detect.Evidence{Seen: "nothing: somebody rehearses with gpuvigil drill", Expected: "that the right people notice", Confidence: detect.Certain, Why: "it is a drill", Title: r.Title, Action: r.Action},
+	}
+	if gpu != "" && s == nil {
+		return nil, errors.New("no GPU was seen yet: try again in a few seconds")
+	}
+	if gpu != "" {
+		g := gpuOf(s, gpu)
+		if g == nil {
+			return nil, fmt.Errorf("no GPU is called %.60q: give its index or uuid, as gpuvigil status shows them", gpu)
+		}
+		f.Subject, f.GPUIndex, f.GPUModel = detect.Subject{Kind: "gpu", ID: g.UUID}, g.Index, g.Model
+		if len(g.Owners) > 0 {
+			f.Owner = g.Owners[0]
+		}
+	}
+	return &detect.Incident{
+		ID: drillPrefix + strconv.FormatInt(now.UnixMilli(), 36), Rule: r.ID, Cause: f.Cause, Severity: r.Severity, State: detect.Firing,
+		Opened: now, Updated: now, Members: []detect.Finding{f}, Drill: true,
+	}, nil
+}
+
+func gpuOf(s *collector.Snapshot, name string) *collector.GPU {
+	for k := range s.GPUs {
+		if g := &s.GPUs[k]; g.UUID == name || strconv.Itoa(g.Index) == name {
+			return g
+		}
+	}
+	return nil
+}
