@@ -202,7 +202,9 @@ func where(m Message, root *detect.Finding) string {
 	if m.Context.Cluster != "" {
 		parts = append(parts, "cluster "+m.Context.Cluster)
 	}
-	if root.Subject.Kind != "queue" {
+	if n := nodes(&m.Incident); n > 1 {
+		parts = append(parts, fmt.Sprintf("%d nodes, first of all %s", n, m.Node))
+	} else if root.Subject.Kind != "queue" {
 		parts = append(parts, "node "+m.Node)
 	}
 	if root.GPUIndex >= 0 {
@@ -222,4 +224,15 @@ func where(m Message, root *detect.Finding) string {
 		}
 	}
 	return text.Clean(strings.Join(parts, ", "), valueSize)
+}
+
+// nodes counts those that the incident is on.
+func nodes(i *detect.Incident) int {
+	seen := map[string]bool{}
+	for k := range i.Members {
+		if n := i.Members[k].Node; n != "" {
+			seen[n] = true
+		}
+	}
+	return len(seen)
 }

@@ -146,14 +146,12 @@ func headline(m Message, root *detect.Finding) string {
 	place, title := subject(root, m.Node), root.Title()
 	named := strings.Contains(title, root.Subject.ID)
 	sep := ": "
-	if rest := withoutSubject(title, root); rest != title {
+	if n := len(i.Members) - 1; n > 0 {
+		place += fmt.Sprintf(" +%d", n)
+	} else if rest := withoutSubject(title, root); rest != title {
 		title, sep = rest, " "
 	} else if named && root.Subject.Kind != "node" {
 		place = cmp.Or(root.Node, m.Node)
-	}
-	if n := len(i.Members) - 1; n > 0 {
-		place += fmt.Sprintf(" +%d", n)
-		sep = ": "
 	}
 	head := urgency(i) + " " + text.Clean(place, nameSize/2) + sep
 	room := headlineSize - len([]rune(head)) - len(", ") - len(at)

@@ -316,3 +316,50 @@ func TestASnoozeEndsOrBreaks(t *testing.T) {
 		b.end()
 	})
 }
+
+// routingHalf is a receiver whose first delivery succeeds in part.
+type routingHalf struct {
+	*routingBench
+	failed bool
+}
+
+func (h *routingHalf) Notify(ctx context.Context, m alerting.Message, ref string) (string, error) {
+	got, err := h.routingBench.Notify(ctx, m, ref)
+	if !h.failed {
+		h.failed, err = true, errDown
+	}
+	return got, err
+}
+
+func TestWhatWasDeliveredInPartStillCallsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newRoutingBench(t)
+		b.to.Notifier = &routingHalf{routingBench: b}
+		b.start()
+		b.tell(incident("a", detect.Firing))
+		if m := b.messages(); len(m) != 2 {
+			t.Fatalf("a message that failed in part was tried %d times, want 2", len(m))
+		}
+		worse := incident("a", detect.Firing)
+		worse.Severity = rules.Page
+		b.tell(worse)
+		if m := b.only("a rise to page"); m.Ring == "" || m.Rung != 1 {
+			t.Errorf("it rings %q as the %d. time", m.Ring, m.Rung)
+		}
+		b.end()
+	})
+}
+
+func TestNobodysNameMentionsAnybody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newRoutingBench(t)
+		b.start()
+		p := routingOf(page("p", detect.Firing), "<!channel>", "<@U0123456789>")
+		p.Members[0] = p.Members[1]
+		b.tell(p)
+		if m := b.only("a page"); len(m.Mentions) != 0 {
+			t.Errorf("names of others call %v", m.Mentions)
+		}
+		b.end()
+	})
+}

@@ -1,6 +1,7 @@
 package alerting_test
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -135,6 +136,19 @@ func TestWhatAFaultEndedIsStillNamed(t *testing.T) {
 	if more.GPUs != 16 || more.Money.PerHour != 40 {
 		t.Errorf("an incident that has grown is told as it was: %+v", more)
 	}
+}
+
+// TestARollOutIsOneReadableMessage holds that 200 nodes with a new driver are told as that.
+func TestARollOutIsOneReadableMessage(t *testing.T) {
+	i := example.Of(rules.IDVersionChanged)
+	for k := range 199 {
+		f := i.Members[0]
+		f.Node = fmt.Sprintf("gpu-%d", 118+k)
+		f.Subject.ID = f.Node
+		i.Members = append(i.Members, f)
+	}
+	tells(t, example.Message(i), "INFO gpu-117 +199: Driver version changed, 03:12 UTC\n",
+		"Also: gpu-118; gpu-119; gpu-120; gpu-121; gpu-122; and 194 more\n", "Where: cluster eu-1, 200 nodes, first of all gpu-117\n")
 }
 
 func TestTeamsBehindManyOwnersAreNamed(t *testing.T) {

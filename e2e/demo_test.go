@@ -213,7 +213,7 @@ func (d *demo) messages(t *testing.T) {
 // messagesOf returns the messages of an incident.
 func messagesOf(s *slacktest.Server, id string) (found []slacktest.Message) {
 	for _, m := range s.Messages(channel) {
-		if m.Metadata.EventPayload["id"] == id {
+		if m.Thread == "" && m.Metadata.EventPayload["id"] == id {
 			found = append(found, m)
 		}
 	}

@@ -145,7 +145,12 @@ func addBand(p *plot.Plot, c *alerting.Chart) error {
 	if math.IsNaN(c.Low) || math.IsNaN(c.High) {
 		return nil
 	}
-	area, err := plotter.NewPolygon(plotter.XYs{{X: p.X.Min, Y: c.Low}, {X: p.X.Max, Y: c.Low}, {X: p.X.Max, Y: c.High}, {X: p.X.Min, Y: c.High}})
+	// A reading that never moved has a band that nobody would see.
+	low, high, least := c.Low, c.High, (p.Y.Max-p.Y.Min)/40
+	if narrow := least - (high - low); narrow > 0 {
+		low, high = low-narrow/2, high+narrow/2
+	}
+	area, err := plotter.NewPolygon(plotter.XYs{{X: p.X.Min, Y: low}, {X: p.X.Max, Y: low}, {X: p.X.Max, Y: high}, {X: p.X.Min, Y: high}})
 	if err != nil {
 		return fmt.Errorf("draw the expected band of a chart: %w", err)
 	}

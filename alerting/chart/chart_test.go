@@ -109,6 +109,11 @@ func TestTheChartShowsWhatHappened(t *testing.T) {
 	if shown.band < 5000 || bare.band > 0 {
 		t.Errorf("the expected band has %d dots, %d in a chart without one", shown.band, bare.band)
 	}
+	steady := power()
+	steady.Low, steady.High = 700, 700
+	if n := colours(t, steady).band; n < 5000 {
+		t.Errorf("a band without height has %d dots: nobody sees it", n)
+	}
 	if shown.mark < 200 || bare.mark > 0 {
 		t.Errorf("the beginning is marked by %d dots, by %d in a chart without one", shown.mark, bare.mark)
 	}

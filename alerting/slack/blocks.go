@@ -69,7 +69,7 @@ func bodies(lines []alerting.Line) []string {
 	var b strings.Builder
 	used, total := 0, 0
 	for _, l := range lines {
-		line := "*" + fit(l.Label, 50) + "*  " + strings.Join(clauses(l.Label, fit(l.Text, maxSection-200)), "\n  •  ")
+		line := "*" + fit(l.Label, 50) + "*  " + clauses(l)
 		n := units(line) + 1
 		if total += n; total > maxBody {
 			break
@@ -95,12 +95,19 @@ func bodies(lines []alerting.Line) []string {
 // a sentence's.
 var lists = map[string]bool{"Who": true, "Seen": true, "Before": true, "Also": true}
 
-// clauses breaks a long list at its semicolons: on a phone each is a line of its own.
-func clauses(label, line string) []string {
-	if !lists[label] || units(line) < shortLine {
-		return []string{line}
+// clauses escapes a line and breaks a long list at its semicolons: on a phone each clause
+// is a line of its own.
+func clauses(l alerting.Line) string {
+	const most = maxSection - 200
+	if !lists[l.Label] || units(l.Text) < shortLine {
+		return fit(l.Text, most)
 	}
-	return strings.SplitN(line, "; ", maxClauses)
+	parts, room := strings.SplitN(l.Text, "; ", maxClauses), most
+	for k, part := range parts {
+		parts[k] = fit(part, room)
+		room = max(room-units(parts[k]), 0)
+	}
+	return strings.Join(parts, "\n  •  ")
 }
 
 var linkEscaper = strings.NewReplacer("|", "%7C", "<", "%3C", ">", "%3E", " ", "%20", "&", "&amp;")

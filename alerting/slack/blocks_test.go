@@ -62,10 +62,11 @@ func FuzzBlocks(f *testing.F) {
 	f.Add("gpu <!channel> <@U123>", strings.Repeat("&", 3001), "https://h/?a=1&b=<x>", 3)
 	f.Add("caf\xe9", strings.Repeat("😀", 2000), "javascript:alert(1)", 200)
 	f.Add("*|*", "`code`", "http://h/|x> <!here>", 60)
+	f.Add("Seen", "jupyter/<@U042>; o'hara & \"søns\" *lead*; team research, and what else there is", "http://h/", 4)
 	f.Fuzz(func(t *testing.T, name, value, link string, n int) {
 		text := alerting.Text{Headline: name + value, Simulated: n%2 == 0}
-		for range min(max(n, 0), 300) {
-			text.Lines = append(text.Lines, alerting.Line{Label: name, Text: value})
+		for range min(max(n, 0), 150) {
+			text.Lines = append(text.Lines, alerting.Line{Label: name, Text: value}, alerting.Line{Label: "Seen", Text: value + "; " + name})
 			text.Links = append(text.Links, alerting.Link{Title: name, URL: link})
 		}
 		set := blocks(text)

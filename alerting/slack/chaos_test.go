@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,7 +49,8 @@ type chaos struct {
 	slack *slacktest.Server
 	log   *journal
 	path  string
-	token string // that the agent has
+	token string      // that the agent has
+	picky atomic.Bool // Slack is about to dislike a message's form
 
 	t      *testing.T
 	store  *store.Store
@@ -142,7 +144,10 @@ func (c *chaos) breakOne() {
 	case 3:
 		once(slacktest.Answer{Hangup: true, Done: true})
 	case 4:
-		c.slack.Answer("chat.postMessage", slacktest.Answer{Body: `{"ok":false,"error":"invalid_blocks"}`})
+		// Never two in a row: what is refused twice for its content is given up.
+		if c.picky.CompareAndSwap(false, true) {
+			c.slack.Answer("chat.postMessage", slacktest.Answer{Body: `{"ok":false,"error":"invalid_blocks"}`, Then: func() { c.picky.Store(false) }})
+		}
 	case 5: // a storm
 		for range 5 + c.rnd.IntN(20) {
 			once(slacktest.Answer{Status: 429, Header: http.Header{"Retry-After": {fmt.Sprint(1 + c.rnd.IntN(60))}}})

@@ -133,14 +133,17 @@ func (b *Bot) tell(ctx context.Context, c *conn, th *thread, m *alerting.Message
 		return nil
 	}
 	said := strings.Join(news.Lines, "\n")
-	if news.Rings {
+	if news.Rings { // it stands in the channel for itself
 		said = mark(text) + " " + text.Headline + "\n" + said
+		if text.Simulated {
+			said = alerting.SimulatedMark + "\n" + said
+		}
 	}
 	err := b.reply(ctx, c, th, m, news, said)
 	var content *contentError
 	if errors.As(err, &content) {
-		first, _, _ := strings.Cut(said, "\n")
-		err = b.reply(ctx, c, th, m, news, first)
+		lines := strings.Split(said, "\n")
+		err = b.reply(ctx, c, th, m, news, strings.Join(lines[:min(2, len(lines))], "\n"))
 	}
 	if errors.As(err, &content) || isThreadless(err) {
 		b.cfg.Log.Warn("Slack does not take a reply; the message itself is up to date", "incident", m.Incident.ID, "reason", err)

@@ -89,6 +89,25 @@ func TestHistoryGoesToTheThread(t *testing.T) {
 	}
 }
 
+// TestWhatRingsSaysThatItIsSimulated holds that also a reply that stands in the channel for
+// itself says that its numbers are made up.
+func TestWhatRingsSaysThatItIsSimulated(t *testing.T) {
+	k := newTalk(t)
+	i := grown(0, 0)
+	i.Members[0].Simulated = true
+	k.mustSay(i)
+	i.Severity, i.Updated = rules.Page, example.Start.Add(time.Minute)
+	m := example.Message(i)
+	m.Ring, m.Rung = "it got worse: page, was ticket", 1
+	if err := k.say(m); err != nil {
+		t.Fatal(err)
+	}
+	shown := k.slack.Messages(channel)
+	if len(shown) != 2 || !strings.HasPrefix(shown[1].Text, alerting.SimulatedMark) {
+		t.Errorf("the rise to a page of a simulated incident is shown as %+v", shown)
+	}
+}
+
 // TestAReplyInDoubtIsNotRepeated holds that a thread does not say twice what arrived though
 // its answer was lost, in the same process and in one that comes after a kill.
 func TestAReplyInDoubtIsNotRepeated(t *testing.T) {

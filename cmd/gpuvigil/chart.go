@@ -28,7 +28,7 @@ func (p *pipeline) chart(i *detect.Incident) *alerting.Chart {
 		return nil
 	}
 	root := &i.Members[0]
-	of, where := drawnSubject(p.latest(), root, p.cfg.Node)
+	of, where := drawnSubject(p.newest(), root, p.cfg.Node)
 	c := chartOf(p.engine.History(of), rules.Get(i.Rule), root.Since)
 	if c != nil {
 		c.Title = text.Clean(c.Title+" of "+where, 80)
@@ -123,5 +123,9 @@ func unitOf(d *metric.Def) (name, unit string, scale float64) {
 			break
 		}
 	}
-	return strings.ReplaceAll(name, "_", " "), unit, scale
+	name = strings.ReplaceAll(name, "_", " ")
+	if rest, ok := strings.CutPrefix(name, "gpu "); ok {
+		name = "GPU " + rest
+	}
+	return name, unit, scale
 }

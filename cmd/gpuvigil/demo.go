@@ -23,6 +23,7 @@ type demo struct {
 	seed     uint64
 	node     *sim.Sim
 	replayed bool
+	last     *collector.Snapshot // of the past; nil before that was replayed
 }
 
 // start makes the simulated node.
@@ -81,6 +82,7 @@ func (d *demo) replay(p *pipeline) {
 	}
 	if last != nil {
 		p.sampler.Know(last.Known())
+		d.last = last
 	}
 	var open []detect.Incident
 	for _, i := range p.engine.View().Incidents {

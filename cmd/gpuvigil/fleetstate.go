@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gpuvigil/alerting"
+	"gpuvigil/alerting/alertmanager"
 	"gpuvigil/detect"
 	"gpuvigil/internal/fleet"
 	"gpuvigil/internal/store"
@@ -33,6 +34,8 @@ type fleetRecorder struct {
 	log    *slog.Logger
 	wake   chan struct{} // has room for one
 	found  atomic.Pointer[found]
+
+	senders atomic.Pointer[[]*alertmanager.Sender] // those that run
 
 	failing bool // the last write failed
 }

@@ -21,11 +21,11 @@ const reachNodes = 64
 func (r *fleetRecorder) tellsFor(a *asking) error {
 	a.outbox.Current, a.outbox.Context = r.incident, func(i *detect.Incident) alerting.Context { return r.reach(a.cfg, i) }
 	links := (&pipeline{cfg: a.cfg}).links
+	message := func(i *detect.Incident) alerting.Message {
+		return alerting.Message{Incident: *i, Rule: rules.Get(i.Rule), Node: a.cluster, Links: links(i)}
+	}
 	senders, err := alertmanagers{
-		incidents: r.incidents,
-		message: func(i *detect.Incident) alerting.Message {
-			return alerting.Message{Incident: *i, Rule: rules.Get(i.Rule), Node: a.cluster, Links: links(i)}
-		},
+		incidents: r.incidents, message: message,
 		allow: r.outbox.Allow, watches: r.watches, log: r.log,
 	}.senders(a.cfg)
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *fleetRecorder) tellsFor(a *asking) error {
 	a.outbox.Links = func(i *detect.Incident) []alerting.Link {
 		out := links(i)
 		for _, s := range senders {
-			out = append(out, alerting.Link{Title: "Silence in " + s.Name(), URL: s.SilenceURL(i)})
+			out = append(out, alerting.Link{Title: "Silence in " + s.Name(), URL: s.SilenceURL(message(i))})
 		}
 		return out
 	}
@@ -43,6 +43,7 @@ func (r *fleetRecorder) tellsFor(a *asking) error {
 		poke(senders)
 	}
 	a.tell = func(ctx context.Context) []func() error {
+		r.senders.Store(&senders)
 		runs := []func() error{
 			func() error { return r.outbox.Run(ctx) },
 			func() error { return beats(ctx, r.outbox, a.cfg.Alerting.Heartbeat.Receivers, r.watches, r.seen) },
@@ -121,31 +122,18 @@ func (r *fleetRecorder) reach(cfg *config.Config, i *detect.Incident) alerting.C
 	return c
 }
 
-// telling is what page and socket can say to the outbox.
+// telling is what page and socket can say to the outbox. A drill is about the cluster.
 func (r *fleetRecorder) telling() *server.Telling {
-	return &server.Telling{
-		Marks: func() map[string]server.Mark { return marksOf(r.outbox) },
-		Mark: func(id string, m *server.Mark) (*server.Marked, error) {
-			return markOne(r.outbox, r.incidents(), id, m, r.log)
+	d := &desk{
+		outbox: r.outbox, log: r.log,
+		incidents: func() []detect.Incident { return r.role.View().Incidents },
+		latest:    func() *collector.Snapshot { return nil },
+		node:      func() string { return "cluster" },
+		poke: func() {
+			if senders := r.senders.Load(); senders != nil {
+				poke(*senders)
+			}
 		},
-		Drill: r.drill,
-		Try: func(ctx context.Context, receiver string) ([]server.Told, error) {
-			sent, err := r.outbox.Try(ctx, receiver)
-			return toldBy(sent), err
-		},
 	}
-}
-
-// drill sends an incident that is none through the outbox; it is about the cluster.
-func (r *fleetRecorder) drill(rule, gpu string, d time.Duration) (*server.Drilled, error) {
-	i, err := rehearsal(rule, gpu, nil, "cluster", time.Now())
-	if err != nil {
-		return nil, err
-	}
-	sent, err := r.outbox.Drill(*i, d)
-	if err != nil {
-		return nil, err
-	}
-	r.log.Info("A drill has begun.", "incident", i.ID, "rule", i.Rule, "for", d)
-	return &server.Drilled{Incident: i.ID, Title: titleOf(i), Until: i.Opened.Add(d), Told: toldBy(sent)}, nil
+	return d.telling()
 }

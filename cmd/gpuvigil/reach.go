@@ -17,7 +17,7 @@ import (
 // reach says whom and what an incident of this node touches, and what it costs.
 func (p *pipeline) reach(i *detect.Incident) alerting.Context {
 	c := alerting.Context{Cluster: p.cfg.Cluster}
-	s := p.latest()
+	s := p.newest()
 	if s == nil {
 		return c
 	}
@@ -28,6 +28,17 @@ func (p *pipeline) reach(i *detect.Incident) alerting.Context {
 		c.Lost = r.lost(s, p.ledger.Money(), i)
 	}
 	return c
+}
+
+// newest is the newest snapshot, also of a demo that has only looked at its past.
+func (p *pipeline) newest() *collector.Snapshot {
+	if s := p.latest(); s != nil {
+		return s
+	}
+	if p.demo != nil {
+		return p.demo.last
+	}
+	return nil
 }
 
 // reached are the GPUs that an incident is about, and those of the work behind it.

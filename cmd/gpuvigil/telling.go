@@ -16,25 +16,49 @@ import (
 	"gpuvigil/rules"
 )
 
-// telling is what page and socket can say to the outbox.
+// desk takes what people say of incidents, for whatever process has an outbox.
+type desk struct {
+	outbox    *alerting.Outbox
+	incidents func() []detect.Incident
+	latest    func() *collector.Snapshot // for GPUs by their index; nil before the first
+	node      func() string              // what a drill about no GPU is about
+	poke      func()                     // senders without an outbox have something new
+	log       *slog.Logger
+}
+
+// telling is what page and socket can say to the agent's outbox.
 func (a *agent) telling() *server.Telling {
+	d := &desk{
+		outbox: a.outbox, log: a.log,
+		incidents: func() []detect.Incident { return a.pipeline.Load().engine.View().Incidents },
+		latest:    func() *collector.Snapshot { return a.pipeline.Load().sampler.Latest() },
+		node:      func() string { return a.pipeline.Load().cfg.Node },
+		poke: func() {
+			for _, s := range a.pipeline.Load().senders {
+				s.Poke()
+			}
+		},
+	}
+	return d.telling()
+}
+
+// telling is what page and socket can say to the outbox.
+func (d *desk) telling() *server.Telling {
 	return &server.Telling{
-		Marks: func() map[string]server.Mark { return marksOf(a.outbox) },
-		Mark:  a.mark,
-		Drill: a.drill,
+		Marks: func() map[string]server.Mark {
+			out := map[string]server.Mark{}
+			for id, m := range d.outbox.Marks() {
+				out[id] = server.Mark{By: m.By, At: m.At, Until: m.Until}
+			}
+			return out
+		},
+		Mark:  d.mark,
+		Drill: d.drill,
 		Try: func(ctx context.Context, receiver string) ([]server.Told, error) {
-			sent, err := a.outbox.Try(ctx, receiver)
+			sent, err := d.outbox.Try(ctx, receiver)
 			return toldBy(sent), err
 		},
 	}
-}
-
-func marksOf(outbox *alerting.Outbox) map[string]server.Mark {
-	out := map[string]server.Mark{}
-	for id, m := range outbox.Marks() {
-		out[id] = server.Mark{By: m.By, At: m.At, Until: m.Until}
-	}
-	return out
 }
 
 func toldBy(sent []alerting.Sent) []server.Told {
@@ -46,11 +70,8 @@ func toldBy(sent []alerting.Sent) []server.Told {
 }
 
 // mark notes what a person says of an incident.
-func (a *agent) mark(id string, m *server.Mark) (*server.Marked, error) {
-	return markOne(a.outbox, append(a.outbox.Drills(), a.pipeline.Load().engine.View().Incidents...), id, m, a.log)
-}
-
-func markOne(outbox *alerting.Outbox, all []detect.Incident, id string, m *server.Mark, log *slog.Logger) (*server.Marked, error) {
+func (d *desk) mark(id string, m *server.Mark) (*server.Marked, error) {
+	all := append(d.outbox.Drills(), d.incidents()...)
 	i, err := incidentOf(all, id)
 	if err != nil {
 		return nil, err
@@ -59,10 +80,10 @@ func markOne(outbox *alerting.Outbox, all []detect.Incident, id string, m *serve
 	if m != nil {
 		said = &alerting.Mark{By: m.By, At: m.At, Until: m.Until, Severity: i.Severity}
 	}
-	if err := outbox.Mark(*i, said); err != nil {
+	if err := d.outbox.Mark(*i, said); err != nil {
 		return nil, err
 	}
-	log.Info("Somebody has said something of an incident.", "incident", i.ID, "rule", i.Rule, "said", saidOf(m))
+	d.log.Info("Somebody has said something of an incident.", "incident", i.ID, "rule", i.Rule, "said", saidOf(m))
 	return &server.Marked{Incident: i.ID, Title: titleOf(i), Mark: m}, nil
 }
 
@@ -123,21 +144,18 @@ func shortID(id string) string {
 const drillPrefix = "drill-"
 
 // drill sends an incident that is none through the outbox.
-func (a *agent) drill(rule, gpu string, d time.Duration) (*server.Drilled, error) {
-	p := a.pipeline.Load()
-	i, err := rehearsal(rule, gpu, p.sampler.Latest(), p.cfg.Node, time.Now())
+func (d *desk) drill(rule, gpu string, length time.Duration) (*server.Drilled, error) {
+	i, err := rehearsal(rule, gpu, d.latest(), d.node(), time.Now())
 	if err != nil {
 		return nil, err
 	}
-	sent, err := a.outbox.Drill(*i, d)
+	sent, err := d.outbox.Drill(*i, length)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range p.senders {
-		s.Poke()
-	}
-	a.log.Info("A drill has begun.", "incident", i.ID, "rule", i.Rule, "for", d)
-	return &server.Drilled{Incident: i.ID, Title: titleOf(i), Until: i.Opened.Add(d), Told: toldBy(sent)}, nil
+	d.poke()
+	d.log.Info("A drill has begun.", "incident", i.ID, "rule", i.Rule, "for", length)
+	return &server.Drilled{Incident: i.ID, Title: titleOf(i), Until: i.Opened.Add(length), Told: toldBy(sent)}, nil
 }
 
 // rehearsal is an incident as the rule would make one, about a GPU if one is named, else

@@ -43,6 +43,45 @@ func filled(t *testing.T) []byte {
 	return b
 }
 
+// What a page says of places is what the database would follow out of the file.
+func TestPagesThatPointOutOfTheFile(t *testing.T) {
+	whole := filled(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	path := filepath.Join(t.TempDir(), "state.db")
+	page := os.Getpagesize()
+	aside := 0
+	for range 500 {
+		b := append([]byte(nil), whole...)
+		at := random.IntN(len(b)/page)*page + 4*random.IntN(40)
+		binary.LittleEndian.PutUint32(b[at:], random.Uint32()>>random.IntN(32))
+		write(t, path, b)
+		s, log := open(t, path)
+		if strings.Contains(log.String(), "moved_to") {
+			aside++
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, old := range glob(t, path+".corrupt-*") {
+			if err := os.Remove(old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if aside == 0 {
+		t.Error("no damage was found: the test writes where nothing is")
+	}
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 func TestAFlippedBitCostsAtMostTheValueThatItIsIn(t *testing.T) {
 	whole := filled(t)
 	random := rand.New(rand.NewPCG(1, 2))

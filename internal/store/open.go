@@ -91,6 +91,9 @@ func openDB(path string, timeout time.Duration) (db *bbolt.DB, err error) {
 		return nil, classify(err)
 	}
 	db.AllocSize = growStep
+	if err := checkShape(file); err != nil {
+		return nil, errors.Join(classify(err), db.Close())
+	}
 	if err := db.View(verify); err != nil {
 		return nil, errors.Join(&corruptError{err.Error()}, db.Close())
 	}
