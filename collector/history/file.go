@@ -106,7 +106,7 @@ func (r *fileReader) bounds() error {
 		_, _, err := s.steps()
 		return err
 	case s.From.IsZero():
-		r.last = s.number(s.To.UnixMilli())
+		r.last = s.final()
 		return nil
 	case s.To.IsZero():
 		r.first = s.number(s.From.UnixMilli()) + 1

@@ -36,7 +36,7 @@ func (s Span) steps() (first, last int64, err error) {
 	case !s.To.After(s.From):
 		return 0, 0, fmt.Errorf("the time ends at %s and does not begin before (%s)", s.To.UTC().Format(time.RFC3339), s.From.UTC().Format(time.RFC3339))
 	}
-	return s.number(s.From.UnixMilli()) + 1, s.number(s.To.UnixMilli()), nil
+	return s.number(s.From.UnixMilli()) + 1, s.final(), nil
 }
 
 func (s Span) step() time.Duration {
@@ -55,6 +55,9 @@ func (s Span) number(ms int64) int64 {
 	}
 	return n
 }
+
+// final is the number of the last round: none is after the span.
+func (s Span) final() int64 { return s.To.UnixMilli() / s.step().Milliseconds() }
 
 func (s Span) at(number int64) time.Time {
 	return time.UnixMilli(number * s.step().Milliseconds()).UTC()
