@@ -115,7 +115,7 @@ func reachHistory(d *metric.Def, then float64) detect.History {
 
 func TestTheChartShowsWhatLeftItsBand(t *testing.T) {
 	rule := rules.Get(rules.IDJobHung)
-	c := chartOf([]detect.History{reachHistory(metric.Utilization, 605), history(metric.Temperature, 0), history(metric.PowerDraw, 150)}, rule, reachStart)
+	c := chartOf([]detect.History{reachHistory(metric.Utilization, 605), reachHistory(metric.Temperature, 0), reachHistory(metric.PowerDraw, 150)}, rule, reachStart)
 	if c == nil || c.Unit != "W" || !strings.Contains(c.Title, "power") {
 		t.Fatalf("of what the rule watches the power left its band, drawn is %+v", c)
 	}
