@@ -164,6 +164,7 @@ type asking struct {
 	run       []func(context.Context)
 	found     *found                                               // nil: no Prometheus is read
 	observe   func(now time.Time, snapshots []*collector.Snapshot) // what is made of the nodes; set before anything runs
+	past      func() *fleet.Past                                   // begins with what was; nil: that is known
 	outbox    alerting.OutboxConfig
 	receivers []alerting.Receiver
 	tell      func(context.Context) []func() error // what tells them
@@ -172,6 +173,7 @@ type asking struct {
 // runAsking asks and tells until ctx ends, after each SIGHUP by the new configuration if
 // that works.
 func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *fleetRecorder, remote *remotes, now *asking, hup <-chan os.Signal) error {
+	now.past = rec.role.Past // a later configuration does not begin again
 	for now != nil {
 		now.observe = func(at time.Time, snapshots []*collector.Snapshot) { rec.role.Observe(at, snapshots) }
 		rec.found.Store(now.found)

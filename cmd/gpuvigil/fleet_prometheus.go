@@ -56,7 +56,12 @@ func (a *asking) readPrometheus(cfg *config.Config, log *slog.Logger) error {
 	}
 	a.found = found
 	a.config.Rows = append(a.config.Rows, reader.Tell, assembler.Tell)
-	a.run = append(a.run, func(ctx context.Context) { reader.Run(ctx, a.observe) })
+	a.run = append(a.run, func(ctx context.Context) {
+		if a.past != nil && p.WarmStart > 0 {
+			warmStart(ctx, p, headers(p), a.past(), assembler, log)
+		}
+		reader.Run(ctx, a.observe)
+	})
 	return nil
 }
 

@@ -101,7 +101,7 @@ func TestLostSinceTheCheckpoint(t *testing.T) {
 }
 
 // history is a reading that is about 600 for two hours, and then what is given.
-func history(d *metric.Def, then float64) detect.History {
+func reachHistory(d *metric.Def, then float64) detect.History {
 	h := detect.History{Reading: d}
 	for k := range 150 {
 		v := 600 + float64(k%10)
@@ -115,22 +115,22 @@ func history(d *metric.Def, then float64) detect.History {
 
 func TestTheChartShowsWhatLeftItsBand(t *testing.T) {
 	rule := rules.Get(rules.IDJobHung)
-	c := chartOf([]detect.History{history(metric.Utilization, 605), history(metric.Temperature, 0), history(metric.PowerDraw, 150)}, rule, reachStart)
+	c := chartOf([]detect.History{reachHistory(metric.Utilization, 605), reachHistory(metric.Temperature, 0), reachHistory(metric.PowerDraw, 150)}, rule, reachStart)
 	if c == nil || c.Unit != "W" || !strings.Contains(c.Title, "power") {
 		t.Fatalf("of what the rule watches the power left its band, drawn is %+v", c)
 	}
 	if c.Low != 600 || c.High != 609 || c.Band != "usual before" || len(c.Points) != 150 || c.Points[149].Mean != 150 || !c.Onset.Equal(reachStart) {
 		t.Errorf("band %g to %g, %d points, onset %s", c.Low, c.High, len(c.Points), c.Onset)
 	}
-	short := history(metric.PowerDraw, 150)
+	short := reachHistory(metric.PowerDraw, 150)
 	short.Points = short.Points[110:]
 	if c := chartOf([]detect.History{short}, rule, reachStart); c == nil || !math.IsNaN(c.Low) {
 		t.Errorf("ten minutes say what is usual: %+v", c)
 	}
-	if c := chartOf([]detect.History{history(metric.Temperature, 0)}, rule, reachStart); c != nil {
+	if c := chartOf([]detect.History{reachHistory(metric.Temperature, 0)}, rule, reachStart); c != nil {
 		t.Errorf("a reading is drawn that the rule does not watch: %s", c.Title)
 	}
-	ratio := history(metric.Utilization, 0.5)
+	ratio := reachHistory(metric.Utilization, 0.5)
 	if c := chartOf([]detect.History{ratio}, rule, reachStart); c.Unit != "%" || c.Points[149].Mean != 50 {
 		t.Errorf("a ratio is drawn as %g %s", c.Points[149].Mean, c.Unit)
 	}

@@ -97,11 +97,18 @@ type Label struct{ Name, Value []byte }
 // Sample reads what follows a name: labels, which it appends, a value, and what may
 // stand behind. The error is ErrSample.
 func Sample(rest []byte, labels []Label) ([]Label, float64, error) {
+	labels, v, _, err := SampleAt(rest, labels)
+	return labels, v, err
+}
+
+// SampleAt is Sample that also returns the time as the page writes it, nil without one:
+// seconds in OpenMetrics, milliseconds in Prometheus' own format.
+func SampleAt(rest []byte, labels []Label) ([]Label, float64, []byte, error) {
 	rest = bytes.TrimLeft(rest, " \t")
 	if len(rest) > 0 && rest[0] == '{' {
 		var err error
 		if labels, rest, err = pairs(rest[1:], labels); err != nil {
-			return nil, 0, err
+			return nil, 0, nil, err
 		}
 		rest = bytes.TrimLeft(rest, " \t")
 	}
@@ -112,10 +119,11 @@ func Sample(rest []byte, labels []Label) ([]Label, float64, error) {
 		rest = nil
 	}
 	v, err := Float(number)
-	if err != nil || !trailer(rest) {
-		return nil, 0, ErrSample
+	at, ok := trailer(rest)
+	if err != nil || !ok {
+		return nil, 0, nil, ErrSample
 	}
-	return labels, v, nil
+	return labels, v, at, nil
 }
 
 // Float reads a number as the text format writes it: Go's hexadecimal numbers and
@@ -128,15 +136,15 @@ func Float(b []byte) (float64, error) {
 }
 
 // trailer reports whether what stands behind a value may stand there: nothing, a
-// time, an exemplar.
-func trailer(rest []byte) bool {
+// time, which it returns, an exemplar.
+func trailer(rest []byte) (at []byte, ok bool) {
 	if len(rest) == 0 || rest[0] == '#' {
-		return true
+		return nil, true
 	}
 	stamp, more, _ := bytes.Cut(rest, []byte(" "))
 	_, err := strconv.ParseFloat(string(stamp), 64)
 	more = bytes.TrimLeft(more, " \t")
-	return err == nil && (len(more) == 0 || more[0] == '#')
+	return stamp, err == nil && (len(more) == 0 || more[0] == '#')
 }
 
 // pairs reads labels up to their closing brace and returns what follows it.

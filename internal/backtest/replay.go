@@ -47,7 +47,8 @@ type Recording struct {
 	GPUWeeks float64       `json:"gpu_weeks"`
 	Told     []Told        `json:"-"`
 
-	digest [sha256.Size]byte // of the file, as far as it was read
+	digest [sha256.Size]byte           // of the file, as far as it was read
+	weeks  map[time.Time]time.Duration // Watched, by the week's beginning; only of a history
 }
 
 // Replayed is what came of all recordings.
@@ -58,6 +59,10 @@ type Replayed struct {
 	Labelled bool
 	Truths   []Truth
 	Outside  int // labels that are of no recorded time
+
+	History bool       // the rest is only there if it is of a history
+	Budgets []AtBudget // the default is what all else is of
+	GPUs    int        // the most in one round
 }
 
 // Replay runs the detectors over recordings as they would have run live, each with an

@@ -65,15 +65,21 @@ func (r *Replayed) WriteCharts(w io.Writer) error {
 		Bars             []bars
 	}{Width: chartWidth + chartLeft + 70, Left: chartLeft, Row: chartRow, Labelled: r.Labelled, Summary: r.summary()}
 	for i := range r.Recordings {
-		page.Timelines = append(page.Timelines, r.timeline(&r.Recordings[i]))
+		if t := r.timeline(&r.Recordings[i]); len(t.Rows) > 0 || !r.History { // of a fleet most nodes have nothing
+			page.Timelines = append(page.Timelines, t)
+		}
 	}
-	page.Bars = r.bars()
+	page.Bars = append(r.bars(), r.historyBars()...)
 	return charts.Execute(w, page)
 }
 
 func (r *Replayed) summary() [][2]string {
 	x := r.Alerts(rules.Page)
-	out := [][2]string{{"recordings", fmt.Sprint(len(r.Recordings))}, {"GPU-weeks", decimal(x.Exposure)},
+	what := "recordings"
+	if r.History {
+		what = "nodes"
+	}
+	out := [][2]string{{what, fmt.Sprint(len(r.Recordings))}, {"GPU-weeks", decimal(x.Exposure)},
 		{"pages", fmt.Sprint(x.Count)}, {"tickets", fmt.Sprint(r.Alerts(rules.Ticket).Count)}}
 	if r.Labelled {
 		f := &r.Figures

@@ -16,6 +16,7 @@ type replayedJSON struct {
 	Labels     []foundJSON    `json:"labels,omitempty"`
 	Figures    *figuresJSON   `json:"figures,omitempty"` // only with labels
 	Alerts     []alertJSON    `json:"alerts"`            // false ones if there are labels
+	History    *historyJSON   `json:"history,omitempty"`
 }
 
 type incidentJSON struct {
@@ -59,7 +60,7 @@ type alertJSON struct {
 
 // WriteJSON writes the same for programs. Times are in seconds.
 func (r *Replayed) WriteJSON(w io.Writer) error {
-	out := replayedJSON{Recordings: r.Recordings, Incidents: []incidentJSON{}}
+	out := replayedJSON{Recordings: r.Recordings, Incidents: []incidentJSON{}, History: r.historyJSON()}
 	told := r.Told()
 	for i := range told {
 		in := &told[i].Incident
@@ -76,8 +77,7 @@ func (r *Replayed) WriteJSON(w io.Writer) error {
 		for _, f := range r.Found {
 			out.Labels = append(out.Labels, foundJSON{f.Truth, f.Rule != "", f.Rule, seconds(f.After, f.Rule != "")})
 		}
-		f := &r.Figures
-		out.Figures = &figuresJSON{f.Precision(), f.Recall(), f.F1(), seconds(f.Delay(0.5), f.Found > 0), seconds(f.Delay(0.95), f.Found > 0), r.Outside}
+		out.Figures = r.figuresJSON(&r.Figures)
 	}
 	for _, s := range []rules.Severity{rules.Page, rules.Ticket, rules.Info} {
 		out.Alerts = append(out.Alerts, r.alertOf(s, rate(s)))
@@ -85,6 +85,10 @@ func (r *Replayed) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(out)
+}
+
+func (r *Replayed) figuresJSON(f *Figures) *figuresJSON {
+	return &figuresJSON{f.Precision(), f.Recall(), f.F1(), seconds(f.Delay(0.5), f.Found > 0), seconds(f.Delay(0.95), f.Found > 0), r.Outside}
 }
 
 func (r *Replayed) alertOf(s rules.Severity, x Incidence) alertJSON {

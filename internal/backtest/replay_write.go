@@ -3,7 +3,6 @@ package backtest
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"text/tabwriter"
@@ -34,6 +33,9 @@ func (r *Replayed) WriteText(w io.Writer) error {
 		r.writeLabelled(t)
 	}
 	r.writeRates(t)
+	if r.History {
+		r.writeHistory(t)
+	}
 	return t.flush()
 }
 
@@ -152,17 +154,10 @@ func (r *Replayed) weekly(s rules.Severity, gpus int) Incidence {
 // needed is the surprise, in nats, that the default budget asks of a statistical finding
 // in a fleet of so many GPUs.
 func needed(s rules.Severity, gpus int) float64 {
-	n := 0
-	for _, r := range rules.All() {
-		if r.Statistical {
-			n++
-		}
-	}
-	budget := 10.0
 	if s >= rules.Page {
-		budget = 1
+		return surprise(gpus, defaultBudget/ticketsAPage)
 	}
-	return max(0, math.Log(float64(max(1, n)*gpus)/budget))
+	return surprise(gpus, defaultBudget)
 }
 
 // table keeps the first error.

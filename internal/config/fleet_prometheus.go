@@ -20,6 +20,8 @@ type FleetPrometheus struct {
 	Lookback   Duration      `yaml:"lookback"`    // for so long a sample stands
 	MaxSeries  int           `yaml:"max_series"`  // of one answer
 	MaxBytes   int           `yaml:"max_bytes"`   // of one answer
+	WarmStart  Duration      `yaml:"warm_start"`  // how much of the past a start takes in; 0: none
+	WarmLimit  Duration      `yaml:"warm_start_timeout"`
 	Page
 }
 
@@ -31,7 +33,8 @@ type FleetHeader struct {
 }
 
 func defaultFleetPrometheus() FleetPrometheus {
-	return FleetPrometheus{Interval: Duration(30 * time.Second), Timeout: Duration(20 * time.Second), Lookback: Duration(5 * time.Minute), MaxSeries: 500_000, MaxBytes: 128 << 20}
+	return FleetPrometheus{Interval: Duration(30 * time.Second), Timeout: Duration(20 * time.Second), Lookback: Duration(5 * time.Minute), MaxSeries: 500_000, MaxBytes: 128 << 20,
+		WarmStart: Duration(24 * time.Hour), WarmLimit: Duration(10 * time.Minute)}
 }
 
 // Given reports whether there is an API to read.
@@ -79,11 +82,21 @@ func (p *FleetPrometheus) check(fail func(key, format string, args ...any)) {
 	if d := time.Duration(p.Lookback); d < time.Minute || d > time.Hour || p.Lookback < 2*p.Interval {
 		fail(key+".lookback", "found %s, allowed: from 1m to 1h, and twice the interval or more", p.Lookback)
 	}
+	p.checkWarmStart(key, fail)
 	if p.MaxSeries < 1000 || p.MaxSeries > 10_000_000 {
 		fail(key+".max_series", "found %d, allowed: from 1000 to 10000000", p.MaxSeries)
 	}
 	if p.MaxBytes < 1<<20 || p.MaxBytes > 4<<30 {
 		fail(key+".max_bytes", "found %d, allowed: from 1048576 (1 MiB) to 4294967296 (4 GiB)", p.MaxBytes)
+	}
+}
+
+func (p *FleetPrometheus) checkWarmStart(key string, fail func(key, format string, args ...any)) {
+	if d := time.Duration(p.WarmStart); d != 0 && d < 10*time.Minute || d > 90*24*time.Hour {
+		fail(key+".warm_start", "found %s, allowed: from 10m to 90d, or 0 for none", p.WarmStart)
+	}
+	if d := time.Duration(p.WarmLimit); d < 10*time.Second || d > 6*time.Hour {
+		fail(key+".warm_start_timeout", "found %s, allowed: from 10s to 6h", p.WarmLimit)
 	}
 }
 

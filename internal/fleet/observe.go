@@ -55,6 +55,7 @@ type watch struct {
 	kept     time.Time                 // when that was last made
 	began    time.Time                 // of the first look
 	restored map[string]*detect.Engine // of nodes that have not been seen since the start
+	past     *Past                     // that is being looked at; nil: none
 	gone     []string                  // nodes whose engines' memory is to be removed
 
 	view  atomic.Pointer[View]
@@ -121,27 +122,30 @@ func (f *Fleet) Observe(now time.Time, nodes []*collector.Snapshot) []detect.Inc
 	if len(nodes) > 0 {
 		w.observed = began
 	}
+	if w.past != nil { // what is comes after what was
+		return nil
+	}
 	s := w.ask(now)
 	w.gather(now, nodes)
 	w.judge(now)
-	w.across.Look(now, w.heard)
-	w.engine.Among(w.gpus)
-	w.engine.Observe(s)
-	w.heard = append(w.heard, detect.Heard{Node: clusterID, Findings: firing(w.engine.View(), nil)})
-	told := w.gatherer.Gather(now, w.heard)
+	told := w.conclude(now, s)
 	w.publish(now)
 	w.keep(now, len(told) > 0)
-	if len(told) > 0 && w.cfg.Tell != nil {
-		w.cfg.Tell(told)
-	}
-	for i := range told {
-		f.say(&told[i])
-	}
+	f.tell(told)
 	w.costs.looks.Add(1)
 	took := time.Since(began)
 	w.costs.nanos.Add(int64(took))
 	w.costs.last.Store(int64(took))
 	return told
+}
+
+// conclude makes incidents of what was found on all nodes, and of the queues.
+func (w *watch) conclude(now time.Time, s *collector.Snapshot) []detect.Incident {
+	w.across.Look(now, w.heard)
+	w.engine.Among(w.gpus)
+	w.engine.Observe(s)
+	w.heard = append(w.heard, detect.Heard{Node: clusterID, Findings: firing(w.engine.View(), nil)})
+	return w.gatherer.Gather(now, w.heard)
 }
 
 // ask takes what the schedulers said last: the queues, and what nodes have in common.
