@@ -235,6 +235,9 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 	if from.prometheus != "" {
 		cfg.Fleet.Prometheus.URL = from.prometheus
 	}
+	if cfg.Fleet.Receive.Enabled && cfg.Fleet.Prometheus.Given() {
+		return nil, errors.New("fleet.receive.enabled beside --prometheus.url: use one of the two, as the same nodes would be judged twice")
+	}
 	if !cfg.Fleet.Slurm.Given() && !cfg.Fleet.Kubernetes.Enabled && !cfg.Fleet.Prometheus.Given() && !cfg.Fleet.Receive.Enabled {
 		return nil, errors.New("there is nothing to ask: give --prometheus.url, or fleet.prometheus.url, fleet.slurm.slurmrestd_url, fleet.slurm.squeue, fleet.kubernetes.enabled or fleet.receive.enabled in the configuration, see gpuvigil check --example")
 	}

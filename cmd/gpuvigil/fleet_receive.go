@@ -32,9 +32,10 @@ const fleetJob = "gpuvigil-fleet"
 // remotes are the role's remote write, in and out. What there is of it is decided at the
 // start: a reload does not change it.
 type remotes struct {
-	receiver *remotewrite.Receiver // nil: it receives nothing
-	anybody  bool                  // may send to it
-	pusher   *push.Pusher          // nil: it sends nothing
+	receiver  *remotewrite.Receiver // nil: it receives nothing
+	assembler *series.Assembler     // of the receiver
+	anybody   bool                  // may send to it
+	pusher    *push.Pusher          // nil: it sends nothing
 }
 
 // newRemotes returns what the configuration wants. page returns the role's page, and dir is
@@ -43,9 +44,10 @@ func newRemotes(cfg *config.Config, dir string, page func() []byte, log *slog.Lo
 	r := &remotes{anybody: cfg.Fleet.Receive.Unauthenticated}
 	if c := &cfg.Fleet.Receive; c.Enabled {
 		log := log.With("component", "remote_write")
+		r.assembler = series.New(series.Config{Lookback: receiveKeep, Log: log})
 		r.receiver = remotewrite.New(remotewrite.Config{
 			Interval: time.Duration(c.Interval), Grace: time.Duration(c.Grace), Keep: receiveKeep, Limits: remotewrite.Limits{Samples: c.MaxSamples},
-			Assembler: series.New(series.Config{Lookback: receiveKeep, Log: log}), Log: log,
+			Assembler: r.assembler, Log: log,
 			Own: series.Label{Name: "job", Value: cmp.Or(cfg.Fleet.RemoteWrite.Labels["job"], fleetJob)},
 		})
 	}
@@ -91,7 +93,7 @@ func (r *remotes) handler(rest http.Handler, authenticated func() bool) http.Han
 // rows add to the role's page.
 func (r *remotes) rows() (out []func(func(d *metric.Def, v float64, labels ...string))) {
 	if r.receiver != nil {
-		out = append(out, r.receiver.Tell)
+		out = append(out, r.receiver.Tell, r.assembler.Tell)
 	}
 	if r.pusher != nil {
 		out = append(out, r.pusher.Tell)

@@ -89,6 +89,9 @@ func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	f.Agents.check(fail)
 	f.Receive.check(fail)
 	f.RemoteWrite.check("fleet.remote_write", fail)
+	if f.Receive.Enabled && f.Prometheus.URL != "" {
+		fail("fleet.receive.enabled", "found true beside fleet.prometheus.url, allowed: one of the two, as the same nodes would be judged twice")
+	}
 	s := &f.Slurm
 	const key = "fleet.slurm"
 	checkURL(s.URL, key+".slurmrestd_url", false, fail)
