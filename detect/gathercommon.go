@@ -30,10 +30,10 @@ func (g *Gatherer) describe(told []Incident) {
 }
 
 // nodes are those of the members that fire, of all members once none does.
-func (in *Incident) nodes() []string {
+func (i *Incident) nodes() []string {
 	var out []string
-	for i := range in.Members {
-		if f := &in.Members[i]; f.Node != "" && (f.State == Firing || in.State == Resolved) {
+	for k := range i.Members {
+		if f := &i.Members[k]; f.Node != "" && (f.State == Firing || i.State == Resolved) {
 			out = append(out, f.Node)
 		}
 	}
