@@ -49,8 +49,8 @@ type chaos struct {
 	slack *slacktest.Server
 	log   *journal
 	path  string
-	token string      // that the agent has
-	picky atomic.Bool // Slack is about to dislike a message's form
+	token atomic.Value // of string: that the agent has
+	picky atomic.Bool  // Slack is about to dislike a message's form
 
 	t      *testing.T
 	store  *store.Store
@@ -60,8 +60,9 @@ type chaos struct {
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
-	return &chaos{truth: newTruth(rand.New(rand.NewPCG(seed, 1))), slack: standIn(t), log: &journal{},
-		path: filepath.Join(t.TempDir(), "state.db"), token: slacktest.Token}
+	c := &chaos{truth: newTruth(rand.New(rand.NewPCG(seed, 1))), slack: standIn(t), log: &journal{}, path: filepath.Join(t.TempDir(), "state.db")}
+	c.token.Store(slacktest.Token)
+	return c
 }
 
 // live is one life of the agent. It ends by a kill, unless it is the last.
@@ -93,7 +94,7 @@ func (c *chaos) start() {
 		c.t.Fatal(err)
 	}
 	b, err := slack.NewBot(slack.BotConfig{Channel: channel, APIURL: c.slack.APIURL(), Transport: c.slack.Transport(), Log: c.log.logger(), Charts: true,
-		Token: func() (string, error) { return c.token, nil }})
+		Token: func() (string, error) { return c.token.Load().(string), nil }})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -157,7 +158,7 @@ func (c *chaos) breakOne() {
 		c.during(6*time.Hour, func() { c.slack.SetDown(false) })
 	case 7: // revoked, and replaced hours later
 		c.slack.SetToken(fmt.Sprint("xoxb-", c.rnd.IntN(1e9)))
-		c.during(time.Duration(c.rnd.IntN(180))*time.Minute, func() { c.token = c.slack.Token() })
+		c.during(time.Duration(c.rnd.IntN(180))*time.Minute, func() { c.token.Store(c.slack.Token()) })
 	case 8:
 		c.say(c.move(c.pick()), errFull)
 		c.soon("the disk has taken what it had no room for", func() bool { return c.outbox.Status()[0].Unsaved == 0 })
@@ -178,7 +179,7 @@ func (c *chaos) during(d time.Duration, end func()) {
 // settle ends all trouble and half of the incidents, and waits until all is said.
 func (c *chaos) settle() {
 	c.slack.Recover()
-	c.token = slacktest.Token
+	c.token.Store(slacktest.Token)
 	// What was refused is tried again when something new was taken.
 	c.say(c.move(c.pick()), nil)
 	c.soon("Slack takes messages again", func() bool { return c.outbox.Status()[0].LastError == "" })
