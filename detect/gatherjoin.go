@@ -90,7 +90,7 @@ func (g *Gatherer) of(t *tracked) *incident {
 		func(in *incident, t *tracked) bool { return in.ofEvent(t) && g.beyondChance(t, chance) },
 	} {
 		for _, in := range slices.Backward(g.incidents.all) {
-			if belongs(in, t) {
+			if in.Members[0].Simulated == t.Simulated && belongs(in, t) { // what is made up never speaks for what is real
 				return in
 			}
 		}

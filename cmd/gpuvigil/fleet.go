@@ -33,6 +33,7 @@ import (
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/fleet"
+	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
 )
 
@@ -105,7 +106,7 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 	if err := rec.restore(); err != nil {
 		return err
 	}
-	if err := rec.outbox.Configure(first.outbox, first.receivers...); err != nil {
+	if err := rec.configure(first); err != nil {
 		return err
 	}
 	log.Info("Starting gpuvigil fleet", "version", version.Info(), "state", dir)
@@ -197,7 +198,7 @@ func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *flee
 		now = next
 		now.config.Rows = append(now.config.Rows, remote.rows()...)
 		rec.role.Configure(now.config)
-		if err := rec.outbox.Configure(now.outbox, now.receivers...); err != nil {
+		if err := rec.configure(now); err != nil {
 			return err
 		}
 		log.Info("The new configuration is in force.", "file", from.file)
@@ -252,6 +253,9 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(cfg.Alerting.Digest.Receivers) > 0 {
+		return nil, errors.New("alerting.digest.receivers: the cluster role writes no digests: what they sum up is on the nodes, so leave this to agents that notify by themselves")
+	}
 	a := &asking{cfg: cfg, cluster: cmp.Or(cfg.Cluster, "cluster")}
 	if a.receivers, err = receivers(cfg, log); err != nil {
 		return nil, err
@@ -260,6 +264,7 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 	a.outbox.Node = a.cluster
 	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: budget(cfg.Budget), Rules: settings(cfg.Rules)}
 	a.config.Detect.Cluster = a.cluster
+	a.config.Rows = append(a.config.Rows, server.Counters(log, metric.OutboxLength, metric.OutboxAge, metric.NotificationsSent, metric.IncidentsMarked, metric.Heartbeat, metric.AlertsMuted))
 	if cfg.Fleet.Agents.Given() {
 		agents := fleet.NewAgents(log, askAgent(&cfg.Fleet.Agents))
 		a.run = append(a.run, agents.Run)

@@ -56,6 +56,15 @@ func (r *fleetRecorder) tellsFor(a *asking) error {
 	return nil
 }
 
+// configure says who is told from now on, and tells whoever is new of what is open.
+func (r *fleetRecorder) configure(a *asking) error {
+	err := r.outbox.Configure(a.outbox, a.receivers...)
+	if err == nil {
+		r.outbox.Take(open(r.role.View().Incidents))
+	}
+	return err
+}
+
 func poke(senders []*alertmanager.Sender) {
 	for _, s := range senders {
 		s.Poke()

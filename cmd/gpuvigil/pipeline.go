@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -128,10 +129,25 @@ func (p *pipeline) know(k collector.Known) {
 // takeOver says who is told from now on, and by which prices is counted.
 func (p *pipeline) takeOver() error {
 	p.ledger.Configure(p.accounts)
-	return p.outbox.Configure(alerting.OutboxConfig{
+	err := p.outbox.Configure(alerting.OutboxConfig{
 		GateConfig: gate(p.cfg), Log: p.log, Burst: p.cfg.Alerting.Burst, Current: p.incident, Links: p.linksAndSilence, Digest: p.digest(),
 		Context: p.reach, Chart: p.chart,
 	}, p.receivers...)
+	if err == nil {
+		p.outbox.Take(open(p.engine.View().Incidents)) // for receivers that were not there when they opened
+	}
+	return err
+}
+
+// open returns the incidents that fire, the oldest first.
+func open(all []detect.Incident) []detect.Incident {
+	var out []detect.Incident
+	for i := range slices.Backward(all) {
+		if all[i].State == detect.Firing {
+			out = append(out, all[i])
+		}
+	}
+	return out
 }
 
 // incident returns an incident as the engine has it now, nil if it has none of this id.

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -35,11 +38,24 @@ func addRelease(app *kingpin.Application) (string, command) {
 	}
 }
 
-// agentClient returns a client of the agent that runs with the state directory.
+// agentClient returns a client of the agent that runs with the state directory, or of the
+// cluster role if no agent does.
 func agentClient(flag string) (*server.Client, error) {
 	dir, err := stateDir(flag)
 	if err != nil {
 		return nil, err
 	}
-	return server.NewClient(filepath.Join(dir, socketName)), nil
+	socket := filepath.Join(dir, socketName)
+	if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
+		// The cluster role has a state directory too, and answers what it can.
+		if role := filepath.Join(dir, fleetSocket); exists(role) {
+			socket = role
+		}
+	}
+	return server.NewClient(socket), nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -40,6 +40,14 @@ func newBridge(l *layout, log *slog.Logger) *bridge {
 
 // read adds every counter that the catalogue knows to the page.
 func (b *bridge) read(e *exposition) {
+	b.each(func(at bridged, v float64) {
+		if b.layout.shows(at.def) {
+			e.one(at.def, v, at.values...)
+		}
+	})
+}
+
+func (b *bridge) each(use func(at bridged, v float64)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.text.Reset()
@@ -55,9 +63,20 @@ func (b *bridge) read(e *exposition) {
 			refusedUnknown.Inc()
 			continue
 		}
-		if b.layout.shows(at.def) {
-			e.one(at.def, v, at.values...)
-		}
+		use(at, v)
+	}
+}
+
+// Counters returns what adds the process's own counters and gauges of the given rows to
+// a page that is not this package's.
+func Counters(log *slog.Logger, rows ...*metric.Def) func(add func(d *metric.Def, v float64, labels ...string)) {
+	b := newBridge(newLayout(true), log)
+	return func(add func(d *metric.Def, v float64, labels ...string)) {
+		b.each(func(at bridged, v float64) {
+			if slices.Contains(rows, at.def) {
+				add(at.def, v, at.values...)
+			}
+		})
 	}
 }
 
