@@ -40,6 +40,7 @@ var nowhere = excuses{
 	metric.SeriesCapped.Name:                            "nothing reaches its limit of series",
 	metric.OwnerReadFailures.Name:                       "every process can be read",
 	metric.FunctionErrors.Name:                          "no call of the driver fails",
+	metric.AlertsMuted.Name:                             "no Alertmanager is told",
 	metric.Drained.Name:                                 "no file says that the node is drained",
 	metric.PageFailures.Name:                            "no source reads the page of another exporter",
 	" unless on (instance) " + metric.OutboxLength.Name: "stands in where no receiver is configured",
