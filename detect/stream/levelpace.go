@@ -54,10 +54,13 @@ func (p *levelPace) set(l *Level) {
 // grade finds what the time between samples adds to the evidence.
 func (p *levelPace) grade(step float64) {
 	p.step = step
-	coarse := ln(step / levelUnit)
-	if coarse > 0 {
+	switch coarse := ln(step / levelUnit); {
+	case coarse > 0:
 		p.coarse = float64(law.coarser * coarse)
-	} else {
+	case step < law.finest:
+		// So many more samples have so many more chances to be unlikely.
+		p.coarse = float64(law.finer*ln(law.finest/levelUnit)) + ln(step/law.finest)
+	default:
 		p.coarse = float64(law.finer * coarse)
 	}
 }
