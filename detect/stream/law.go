@@ -51,6 +51,7 @@ var law = levelLaw{
 	finer:        0.0516,
 	coarser:      0.576,
 	finest:       57,
+	faster:       0.7,
 	far:          8,
 	wider:        2,
 	held:         2,

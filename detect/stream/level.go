@@ -64,7 +64,7 @@ type levelLaw struct {
 	effect, effectNats   float64 // a change smaller than this part of the level loses evidence, up to so many nats
 	repeat, repeatMemory float64 // nats per e-fold of earlier alarms, which are remembered for so many samples
 	finer, coarser       float64 // nats per e-fold of the time between samples, below and above five minutes
-	finest               float64 // seconds: the shortest time between samples that finer was learned from
+	finest, faster       float64 // seconds: the shortest time between samples that finer was learned from; nats per e-fold below
 	far, wider           float64 // what is so many spans beyond the ends is strange; what stays so widens them by so many at a time
 	held                 uint8   // strange samples in a row that teach nothing
 	open                 float64 // weight of what is learned in an alarm

@@ -58,8 +58,9 @@ func (p *levelPace) grade(step float64) {
 	case coarse > 0:
 		p.coarse = float64(law.coarser * coarse)
 	case step < law.finest:
-		// So many more samples have so many more chances to be unlikely.
-		p.coarse = float64(law.finer*ln(law.finest/levelUnit)) + ln(step/law.finest)
+		// More samples have more chances to be unlikely, though not as many as if each
+		// were a trial of its own.
+		p.coarse = float64(law.finer*ln(law.finest/levelUnit)) + float64(law.faster*ln(step/law.finest))
 	default:
 		p.coarse = float64(law.finer * coarse)
 	}

@@ -89,9 +89,9 @@ func TestLevelFollowsALevelThatStays(t *testing.T) {
 	}
 }
 
-// A second is one of sixty chances in a minute to look unlikely.
+// A second is one of sixty chances in a minute to look unlikely, but no independent one.
 func TestLevelNeedsMoreOfFasterSeries(t *testing.T) {
-	for _, c := range []struct{ step, nats float64 }{{300, 0}, {57, -0.0857}, {57.0 / 60, -0.0857 - 4.0943}} {
+	for _, c := range []struct{ step, nats float64 }{{300, 0}, {57, -0.0857}, {57.0 / 60, -0.0857 - 0.7*4.0943}} {
 		var p levelPace
 		p.grade(c.step)
 		if d := p.coarse - c.nats; d > 1e-3 || d < -1e-3 {
