@@ -44,6 +44,12 @@ func addBacktest(app *kingpin.Application) (string, command) {
 			o.Detector = "level"
 		}
 		sum, err := backtest.Run(ctx, o)
+		for _, d := range sum.Disorder {
+			fmt.Fprintln(p.errs, d)
+		}
+		if place := (*backtest.PlaceError)(nil); errors.As(err, &place) {
+			return wrongUsage{fmt.Errorf("--series %s --scores-out %s: %w", o.Series, o.Scores, place)}
+		}
 		return errors.Join(err, writeSummary(p.out, o.Detector, sum))
 	}
 }
