@@ -23,7 +23,7 @@ func addBacktest(app *kingpin.Application) (string, command) {
 	cmd.Flag("scores-out", "With --series: directory that gets a file of scores for each, at the same relative path.").PlaceHolder("DIR").StringVar(&o.Scores)
 	detector := cmd.Flag("detector", "With --series: what to run: level (with leak), which is the default, or leak on each file alone; straggler on the files of one directory, as peers of one job.").Enum(backtest.Detectors()...)
 	var r recordings
-	cmd.Flag("recording", "File of gpuvigil record, of one node; may be repeated.").PlaceHolder("FILE").StringsVar(&r.files)
+	cmd.Flag("recording", "File of gpuvigil record, of one node, may be packed by gzip; may be repeated.").PlaceHolder("FILE").StringsVar(&r.files)
 	cmd.Flag("labels", "Not with --series: file that says what was really wrong (CSV or JSON, docs/backtest.md), for precision, recall and delay.").PlaceHolder("FILE").StringVar(&r.labels)
 	cmd.Flag("json", "Not with --series: file that gets the results for programs.").PlaceHolder("FILE").StringVar(&r.json)
 	cmd.Flag("charts", "Not with --series: file that gets one HTML page with charts.").PlaceHolder("FILE.html").StringVar(&r.charts)

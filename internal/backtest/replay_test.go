@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -91,17 +92,34 @@ func TestReplayIsJudgedByLabels(t *testing.T) {
 
 func TestReplayGoesAsFarAsTheRecording(t *testing.T) {
 	whole := recorded(t, "n1", 25*time.Minute)
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(whole); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	packed := b.Bytes()
+	damaged := bytes.Clone(packed)
+	damaged[len(damaged)-8] ^= 4 // its checksum
 	for name, c := range map[string]struct {
 		content []byte
 		frames  int
 		damaged int
 		fails   string
 	}{
-		"whole":         {whole, 300, 0, ""},
-		"cut off":       {whole[:len(whole)*2/3], 1, 0, "cut off"},
-		"one bit wrong": {flipped(whole), 299, 1, ""},
-		"empty":         {nil, 0, 0, "no whole frame"},
-		"something":     {[]byte("timestamp,value\n1,2\n3,4\n5,6\n7,8\n9,0\n1,2\n"), 0, 0, "no stream of gpuvigil frames"},
+		"whole":               {whole, 300, 0, ""},
+		"cut off":             {whole[:len(whole)*2/3], 150, 0, "cut off"},
+		"cut off early":       {whole[:len(whole)/30], 5, 0, "cut off"},
+		"one bit wrong":       {flipped(whole), 299, 1, ""},
+		"empty":               {nil, 0, 0, "no whole frame"},
+		"cut at once":         {whole[:100], 0, 0, "no whole frame"},
+		"packed":              {packed, 300, 0, ""},
+		"packed, cut":         {packed[:len(packed)*2/3], 100, 0, "cut off"},
+		"packed, cut early":   {packed[:200], 0, 0, "no whole frame"},
+		"packed, end damaged": {damaged, 250, 0, "is missing in the result"},
+		"something":           {[]byte("timestamp,value\n1,2\n3,4\n5,6\n7,8\n9,0\n1,2\n"), 0, 0, "no stream of gpuvigil frames"},
 	} {
 		r, err := Replay(t.Context(), ReplayOptions{Recordings: []string{fileOf(t, c.content)}})
 		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
@@ -115,6 +133,10 @@ func TestReplayGoesAsFarAsTheRecording(t *testing.T) {
 		}
 		if rec := r.Recordings[0]; rec.Frames < c.frames || rec.Damaged != c.damaged {
 			t.Errorf("%s: %d frames were replayed and %d damaged, want %d and %d", name, rec.Frames, rec.Damaged, c.frames, c.damaged)
+		}
+		text, data := written(t, r.WriteText), written(t, r.WriteJSON)
+		if cut := c.fails != ""; strings.Contains(text, "could be read up to "+stamp(r.Recordings[0].To)) != cut || strings.Contains(data, `"missing"`) != cut {
+			t.Errorf("%s: the results say that something is missing: want %v\n%s\n%s", name, cut, text, data)
 		}
 	}
 }

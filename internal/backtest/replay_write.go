@@ -28,6 +28,11 @@ func (r *Replayed) WriteText(w io.Writer) error {
 	if damaged := r.damaged(); damaged > 0 {
 		t.line("\n%s left out.", some(damaged, "damaged frame was", "damaged frames were"))
 	}
+	for _, rec := range r.Recordings {
+		if rec.Missing != "" {
+			t.line("\n%s could be read up to %s: %s. Of what came after it nothing is known here.", clean(rec.File), stamp(rec.To), clean(rec.Missing))
+		}
+	}
 	r.writeTold(t)
 	if r.Labelled {
 		r.writeLabelled(t)
