@@ -8,11 +8,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"gpuvigil/collector/frame"
+	"gpuvigil/detect"
 	"gpuvigil/internal/sim"
 	"gpuvigil/rules"
 )
@@ -289,5 +291,48 @@ func TestDecimal(t *testing.T) {
 		if got := decimal(x); got != want {
 			t.Errorf("%g is written as %s, want %s", x, got, want)
 		}
+	}
+}
+
+// TestATicketInAPage: a rule that may not page is told as what it is, also in an incident
+// that pages by another one.
+func TestATicketInAPage(t *testing.T) {
+	at := func(minute int) time.Time { return recordedAt.Add(time.Duration(minute) * time.Minute) }
+	link := detect.Finding{Rule: rules.IDPCIeLink, Cause: "narrow", Severity: rules.Ticket, Node: "n1", Subject: detect.Subject{Kind: "gpu", ID: "GPU-1"}, Fired: at(10), Evidence: detect.Evidence{Seen: "8 of 16 lanes"}}
+	xid := detect.Finding{Rule: rules.IDXid, Cause: "79", Severity: rules.Page, Node: "n1", Subject: detect.Subject{Kind: "gpu", ID: "GPU-1"}, Fired: at(12), Evidence: detect.Evidence{Seen: "Xid 79"}}
+	in := detect.Incident{ID: "a", Rule: link.Rule, Cause: link.Cause, Severity: rules.Page, Opened: at(10), Members: []detect.Finding{link, xid}}
+	rec := Recording{File: "a.rec", Node: "n1", From: at(0), To: at(60), Frames: 60, GPUs: 1, Watched: time.Hour, Told: []Told{{in, at(10)}}}
+	r := ReplayOptions{}.sum([]Recording{rec})
+	if text := written(t, r.WriteText); !regexp.MustCompile(`page by xid +pcie_link +ticket +gpu:GPU-1`).MatchString(text) {
+		t.Errorf("the table does not tell that the link is a ticket, and that the incident pages by the Xid:\n%s", text)
+	}
+	var got struct {
+		Incidents []struct {
+			Rule, Severity string
+			Own            string `json:"finding_severity"`
+			By             string `json:"severity_by"`
+			Members        []struct {
+				Rule string
+				Own  string `json:"finding_severity"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(written(t, r.WriteJSON)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if i := got.Incidents[0]; i.Rule != "pcie_link" || i.Own != "ticket" || i.Severity != "page" || i.By != "xid" || len(i.Members) != 2 || i.Members[1].Own != "page" {
+		t.Errorf("the JSON tells %+v, want a ticket of the link in an incident that pages by the Xid", i)
+	}
+	if page := written(t, r.WriteCharts); strings.Count(page, `<rect class="ticket" x`) != 2 || strings.Count(page, `<rect class="page" x`) != 2 {
+		t.Errorf("the charts do not draw one ticket, of the link, and one page, of the Xid, over time and by rule:\n%s", page)
+	}
+}
+
+// TestTheRootCauseComesFirst, also where it becomes known after what it led to.
+func TestTheRootCauseComesFirst(t *testing.T) {
+	xid, link, old := detect.Finding{Rule: rules.IDXid}, detect.Finding{Rule: rules.IDPCIeLink}, detect.Finding{Rule: rules.IDNVLink}
+	got := merged([]detect.Finding{old, xid}, []detect.Finding{link, xid})
+	if len(got) != 3 || got[0].Rule != link.Rule || got[1].Rule != xid.Rule || got[2].Rule != old.Rule {
+		t.Errorf("%v, want the link, which is the cause now, the Xid, and last what left the incident", got)
 	}
 }

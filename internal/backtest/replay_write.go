@@ -57,7 +57,7 @@ func (r *Replayed) writeTold(t *table) {
 		t.line("\nNothing was found.")
 		return
 	}
-	t.line("\nTIME\tSEVERITY\tRULE\tSUBJECT\tNODE\tLASTED\t%sWHAT WAS SEEN", r.column("LABEL\t"))
+	t.line("\nTIME\tINCIDENT\tRULE\tFINDING\tSUBJECT\tNODE\tLASTED\t%sWHAT WAS SEEN", r.column("LABEL\t"))
 	for i := range told {
 		in := &told[i].Incident
 		f := &in.Members[0]
@@ -65,8 +65,23 @@ func (r *Replayed) writeTold(t *table) {
 		if !in.Resolved.IsZero() {
 			lasted = in.Resolved.Sub(in.Opened).Round(time.Second).String()
 		}
-		t.line("%s\t%s\t%s\t%s\t%s\t%s\t%s%s", stamp(told[i].First), in.Severity, in.Rule, clean(f.Subject.String()), clean(f.Node), lasted, r.column(r.verdictOf(&told[i])+"\t"), clean(f.Evidence.Seen))
+		severity := in.Severity.String()
+		if by := gravest(in); by != nil && by != f {
+			severity += " by " + string(by.Rule)
+		}
+		t.line("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s", stamp(told[i].First), severity, f.Rule, f.Severity, clean(f.Subject.String()), clean(f.Node), lasted, r.column(r.verdictOf(&told[i])+"\t"), clean(f.Evidence.Seen))
 	}
+}
+
+// gravest returns the finding by which the incident is as severe as it is; nil if that
+// one has become less severe since.
+func gravest(in *detect.Incident) *detect.Finding {
+	for i := range in.Members {
+		if f := &in.Members[i]; f.Severity == in.Severity && f.Suppressed == "" {
+			return f
+		}
+	}
+	return nil
 }
 
 // column is there only if there are labels.
