@@ -84,7 +84,7 @@ func (r *Replayed) summary() [][2]string {
 		{"pages", fmt.Sprint(x.Count)}, {"tickets", fmt.Sprint(r.Alerts(rules.Ticket).Count)}}
 	if r.Labelled {
 		f := &r.Figures
-		out = append(out, [2]string{"precision", fmt.Sprintf("%.3f", f.Precision())}, [2]string{"recall", fmt.Sprintf("%.3f", f.Recall())}, [2]string{"F1", fmt.Sprintf("%.3f", f.F1())})
+		out = append(out, [2]string{"precision", shareText(f.Precision())}, [2]string{"recall", shareText(f.Recall())}, [2]string{"F1", shareText(f.F1())})
 	}
 	return out
 }

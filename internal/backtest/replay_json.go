@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"gpuvigil/detect"
@@ -54,9 +55,9 @@ type foundJSON struct {
 }
 
 type figuresJSON struct {
-	Precision   float64  `json:"precision"`
-	Recall      float64  `json:"recall"`
-	F1          float64  `json:"f1"`
+	Precision   *float64 `json:"precision"`            // null if nothing was told
+	Recall      *float64 `json:"recall"`               // null if there are no labels
+	F1          *float64 `json:"f1"`                   // null if both
 	DelayMedian *float64 `json:"delay_median_seconds"` // null if nothing was found
 	DelayP95    *float64 `json:"delay_p95_seconds"`
 	Outside     int      `json:"labels_of_no_recorded_time"`
@@ -107,7 +108,7 @@ func (r *Replayed) WriteJSON(w io.Writer) error {
 }
 
 func (r *Replayed) figuresJSON(f *Figures) *figuresJSON {
-	return &figuresJSON{f.Precision(), f.Recall(), f.F1(), seconds(f.Delay(0.5), f.Found > 0), seconds(f.Delay(0.95), f.Found > 0), r.Outside}
+	return &figuresJSON{shareOf(f.Precision()), shareOf(f.Recall()), shareOf(f.F1()), seconds(f.Delay(0.5), f.Found > 0), seconds(f.Delay(0.95), f.Found > 0), r.Outside}
 }
 
 func (r *Replayed) alertOf(s rules.Severity, x Incidence) alertJSON {
@@ -121,6 +122,14 @@ func (r *Replayed) alertOf(s rules.Severity, x Incidence) alertJSON {
 		}
 	}
 	return a
+}
+
+// shareOf is nil for a share of nothing.
+func shareOf(share float64) *float64 {
+	if math.IsNaN(share) {
+		return nil
+	}
+	return &share
 }
 
 // seconds is nil for what was not found.

@@ -336,3 +336,32 @@ func TestTheRootCauseComesFirst(t *testing.T) {
 		t.Errorf("%v, want the link, which is the cause now, the Xid, and last what left the incident", got)
 	}
 }
+
+// TestWithoutLabels: where nothing was to be found nothing is said of how much of it was.
+func TestWithoutLabels(t *testing.T) {
+	for name, labels := range map[string]string{"an empty array": "[]", "a head line alone": "rule,from,to\n", "another time": "rule,from,to\nxid,1,2\n"} {
+		truths, err := parseLabels([]byte(labels), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		r, err := Replay(t.Context(), ReplayOptions{Recordings: []string{fileOf(t, recorded(t, "n1", 5*time.Second))}, Truths: truths, Labelled: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, data := written(t, r.WriteText), written(t, r.WriteJSON)
+		if !strings.Contains(text, "No labels of the recorded time") || !regexp.MustCompile(`\n- +- +- +0 of 0 `).MatchString(text) || strings.Contains(text, "NaN") {
+			t.Errorf("%s: want it said that there are no labels, and no precision, recall and F1:\n%s", name, text)
+		}
+		for _, want := range []string{`"precision": null`, `"recall": null`, `"f1": null`} {
+			if !strings.Contains(data, want) {
+				t.Errorf("%s: the JSON lacks %s:\n%s", name, want, data)
+			}
+		}
+		if page := written(t, r.WriteCharts); strings.Contains(page, "NaN") {
+			t.Errorf("%s: the page with the charts says NaN", name)
+		}
+	}
+	if _, err := parseLabels(nil, nil); err == nil || !strings.Contains(err.Error(), "the file is empty") {
+		t.Errorf("a file of labels without anything in it: error %v", err)
+	}
+}

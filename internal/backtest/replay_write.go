@@ -3,6 +3,7 @@ package backtest
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"text/tabwriter"
@@ -102,7 +103,11 @@ func (r *Replayed) verdictOf(t *Told) string {
 }
 
 func (r *Replayed) writeLabelled(t *table) {
-	t.line("\nLABEL\tNODE\tFROM\tTO\tFOUND BY\tAFTER")
+	head := "\nLABEL\tNODE\tFROM\tTO\tFOUND BY\tAFTER"
+	if len(r.Found) == 0 {
+		head = "\nNo labels of the recorded time: there is nothing to find, and whatever was told counts as false."
+	}
+	t.line("%s", head)
 	for _, f := range r.Found {
 		by, after := "missed", "-"
 		if f.Rule != "" {
@@ -115,8 +120,16 @@ func (r *Replayed) writeLabelled(t *table) {
 	}
 	f := &r.Figures
 	t.line("\nPRECISION\tRECALL\tF1\tFOUND\tFALSE PAGES\tFALSE TICKETS\tDELAY MEDIAN\tDELAY 95 %%")
-	t.line("%.3f\t%.3f\t%.3f\t%d of %d\t%d\t%d\t%s\t%s", f.Precision(), f.Recall(), f.F1(), f.Found, f.Truths, f.False[rules.Page], f.False[rules.Ticket],
+	t.line("%s\t%s\t%s\t%d of %d\t%d\t%d\t%s\t%s", shareText(f.Precision()), shareText(f.Recall()), shareText(f.F1()), f.Found, f.Truths, f.False[rules.Page], f.False[rules.Ticket],
 		f.delayText(0.5), f.delayText(0.95))
+}
+
+// shareText is "-" for a share of nothing.
+func shareText(share float64) string {
+	if math.IsNaN(share) {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f", share)
 }
 
 // delayText is "-" where nothing was found: that is no finding at once.
