@@ -28,9 +28,9 @@ func addBacktest(app *kingpin.Application) (string, command) {
 	cmd.Flag("json", "Not with --series: file that gets the results for programs.").PlaceHolder("FILE").StringVar(&r.json)
 	cmd.Flag("charts", "Not with --series: file that gets one HTML page with charts.").PlaceHolder("FILE.html").StringVar(&r.charts)
 	r.history.add(cmd)
-	cmd.Flag("workers", "How many files, groups of peers, or nodes to take at a time; 0: one for each CPU.").Default("0").IntVar(&o.Workers)
+	workers := whole(cmd.Flag("workers", "How many files, groups of peers, or nodes to take at a time; 0: one for each CPU.").Default("0"), 0, 0)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
-		o.Detector = *detector
+		o.Detector, o.Workers = *detector, *workers
 		if err := r.check(o); err != nil {
 			return wrongUsage{err}
 		}
