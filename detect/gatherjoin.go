@@ -137,7 +137,8 @@ func (in *incident) explains(t *tracked) bool {
 // stops reports whether a finding is the cause of another one, which is about its owner.
 func stops(cause, f *Finding) bool {
 	r := rules.Get(f.Rule)
-	return r != nil && cause.Severity >= rules.Ticket && cause.Owner.Kind != "" && ownerSubject(cause.Owner) == f.Subject &&
+	return r != nil && cause.Severity >= rules.Ticket && cause.Owner.Kind != "" &&
+		(ownerSubject(cause.Owner) == f.Subject || r.Work && cause.Owner == f.Owner) &&
 		slices.Contains(r.HiddenBy, cause.Rule) && !f.Since.Before(cause.Since.Add(-groupWindow))
 }
 
