@@ -3,6 +3,7 @@ package detect
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -52,7 +53,8 @@ type Gatherer struct {
 	incidents incidents
 	finished  []Finding
 	onsets    map[onsetKey]*onsets
-	flip      *flip // findings of many nodes that began at once
+	records   map[rules.ID]*record // how often each rule was told of
+	flip      *flip                // findings of many nodes that began at once
 	changed   bool
 	published time.Time // when the incidents in the view were made
 	view      atomic.Pointer[View]
@@ -92,7 +94,7 @@ func NewGatherer(cfg GathererConfig) *Gatherer {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gatherer{cfg: cfg, nodes: map[string]*heardNode{}, findings: map[gatherKey]*gathered{}, onsets: map[onsetKey]*onsets{}, capped: map[rules.ID]*vm.Counter{}}
+	g := &Gatherer{cfg: cfg, nodes: map[string]*heardNode{}, findings: map[gatherKey]*gathered{}, onsets: map[onsetKey]*onsets{}, records: map[rules.ID]*record{}, capped: map[rules.ID]*vm.Counter{}}
 	g.incidents.across = g
 	g.view.Store(&View{})
 	return g
@@ -244,6 +246,17 @@ func (g *Gatherer) cap(id rules.ID) {
 	c.Inc()
 }
 
+// standings tells how often each rule was told of in the last seven days.
+func (g *Gatherer) standings() []Standing {
+	var out []Standing
+	for _, id := range slices.Sorted(maps.Keys(g.records)) {
+		if n := g.records[id].firedSince(epochDay(g.now) - lastWeek + 1); n > 0 {
+			out = append(out, Standing{Rule: id, Fired: n})
+		}
+	}
+	return out
+}
+
 // forget drops nodes of which nothing has been heard for long.
 func (g *Gatherer) forget() {
 	for name, n := range g.nodes {
@@ -260,7 +273,7 @@ func (g *Gatherer) forget() {
 
 // publish makes the view.
 func (g *Gatherer) publish(told bool) {
-	v := &View{Time: g.now}
+	v := &View{Time: g.now, Standings: g.standings()}
 	drop := max(len(g.finished)-maxFinished, 0)
 	for drop < len(g.finished) && g.now.Sub(g.finished[drop].Resolved) >= keepResolved {
 		drop++

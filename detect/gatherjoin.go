@@ -74,8 +74,21 @@ func (g *Gatherer) join() {
 	for _, t := range fresh {
 		t.joined = true
 		g.changed = true
+		g.count(t.Rule)
 		g.incidents.join(&t.tracked, g.now)
 	}
+}
+
+// count notes that a finding of a rule was told. Rules that the book does not have are
+// those of newer agents: they have no place of their own.
+func (g *Gatherer) count(id rules.ID) {
+	if rules.Get(id) == nil {
+		return
+	}
+	if g.records[id] == nil {
+		g.records[id] = &record{}
+	}
+	g.records[id].fired(g.now, false)
 }
 
 // of returns the incident that a finding belongs to, or nil: that of the fault it follows

@@ -108,6 +108,11 @@ type Config struct {
 	Rules      map[rules.ID]detect.Setting
 	Log        *slog.Logger
 
+	// Price is what an hour of a GPU of the model costs on a node whose agent does not say
+	// it; NaN: that is not known. nil: no price is.
+	Price   func(node, model string) (perHour float64, currency string)
+	Budgets []Budget // of teams; of one that is not here the agents' configuration counts
+
 	// Rows add what others have to say to the page. They are called for each scrape.
 	Rows []func(add func(d *metric.Def, v float64, labels ...string))
 

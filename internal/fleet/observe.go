@@ -21,7 +21,8 @@ const (
 	nodeGone   = 24 * time.Hour   // without a word of a node, after which nothing is kept of it
 	engineKept = 15 * time.Minute // after a node's agent has begun to speak for it
 	engineNew  = 30 * time.Minute // for which an engine that remembers nothing is young
-	clusterID  = "cluster"        // that findings of the whole are heard from
+	proveEvery = 10 * time.Minute
+	clusterID  = "cluster" // that findings of the whole are heard from
 )
 
 // node is what is kept of one node. Its engine is used by one worker at a time.
@@ -50,13 +51,20 @@ type watch struct {
 	heard    []detect.Heard
 	shared   map[string][]collector.Label // what each node has in common with others, as the schedulers say
 	gpus     int
-	observed time.Time                 // when Observe last had nodes, by the clock of the process
-	state    State                     // that is to be written; nil: nothing new
-	kept     time.Time                 // when that was last made
-	began    time.Time                 // of the first look
-	restored map[string]*detect.Engine // of nodes that have not been seen since the start
-	past     *Past                     // that is being looked at; nil: none
-	gone     []string                  // nodes whose engines' memory is to be removed
+	observed time.Time // when Observe last had nodes, by the clock of the process
+	state    State     // that is to be written; nil: nothing new
+	kept     time.Time // when that was last made
+
+	keptMoney time.Time                 // when what teams spend was, which is much
+	began     time.Time                 // of the first look
+	proved    time.Time                 // when clean was added up
+	clean     map[rules.ID]float64      // history of all engines, in GPU-weeks
+	restored  map[string]*detect.Engine // of nodes that have not been seen since the start
+	past      *Past                     // that is being looked at; nil: none
+	gone      []string                  // nodes whose engines' memory is to be removed
+
+	spent    spending     // what teams spend on all nodes
+	versions versionMoves // which versions have changed
 
 	view  atomic.Pointer[View]
 	costs observeCosts
@@ -127,6 +135,8 @@ func (f *Fleet) Observe(now time.Time, nodes []*collector.Snapshot) []detect.Inc
 	}
 	s := w.ask(now)
 	w.gather(now, nodes)
+	w.spent.take(now, nodes)
+	s.Money = w.spent.money(now, w.cfg.Budgets)
 	w.judge(now)
 	told := w.conclude(now, s)
 	w.publish(now)
@@ -183,6 +193,10 @@ func (w *watch) gather(now time.Time, snapshots []*collector.Snapshot) {
 			w.nodes[name] = n
 			delete(w.restored, name)
 		}
+		if n.last != nil {
+			w.versions.note(now, n.last, s)
+		}
+		s = w.priced(s)
 		n.seen, n.last = now, s
 		if s.Agent != nil {
 			n.told = now
@@ -203,6 +217,7 @@ func (w *watch) gather(now time.Time, snapshots []*collector.Snapshot) {
 		}
 		w.gpus += len(n.last.GPUs)
 	}
+	w.prove(now)
 	if w.began.IsZero() {
 		w.began = now
 	}
@@ -211,6 +226,19 @@ func (w *watch) gather(now time.Time, snapshots []*collector.Snapshot) {
 			w.gone = append(w.gone, name)
 		}
 		clear(w.restored)
+	}
+}
+
+// prove adds up what clean history the engines of all nodes have together.
+func (w *watch) prove(now time.Time) {
+	if age := now.Sub(w.proved); w.clean != nil && age >= 0 && age < proveEvery {
+		return
+	}
+	w.proved, w.clean = now, map[rules.ID]float64{}
+	for _, n := range w.nodes {
+		if n.engine != nil {
+			n.engine.Clean(w.clean)
+		}
 	}
 }
 
@@ -261,6 +289,7 @@ func (w *watch) judgeNode(now time.Time, h *detect.Heard) {
 		n.engine, n.since, n.young = w.newEngine(h.Node), now, true
 	}
 	n.engine.Among(w.gpus)
+	n.engine.CleanAmong(w.clean)
 	if s.Time.After(n.engine.View().Time) {
 		n.dirty = len(n.engine.Observe(s)) > 0 || n.dirty
 	}
