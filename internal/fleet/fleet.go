@@ -108,6 +108,10 @@ type Config struct {
 	Rules      map[rules.ID]detect.Setting
 	Log        *slog.Logger
 
+	// Brought says that snapshots of nodes are brought by Observe: without them nobody
+	// watches. Else the schedulers are what is watched.
+	Brought bool
+
 	// Price is what an hour of a GPU of the model costs on a node whose agent does not say
 	// it; NaN: that is not known. nil: no price is.
 	Price   func(node, model string) (perHour float64, currency string)

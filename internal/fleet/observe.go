@@ -73,6 +73,7 @@ type watch struct {
 // observeCosts is what judging costs.
 type observeCosts struct {
 	looks   atomic.Uint64
+	watched atomic.Int64 // time of the newest look at what is watched, in seconds; 0: there was none
 	nanos   atomic.Int64
 	last    atomic.Int64
 	refused atomic.Uint64
@@ -140,6 +141,9 @@ func (f *Fleet) Observe(now time.Time, nodes []*collector.Snapshot) []detect.Inc
 	w.judge(now)
 	told := w.conclude(now, s)
 	w.publish(now)
+	if len(nodes) > 0 || !w.cfg.Brought {
+		w.costs.watched.Store(now.Unix())
+	}
 	w.keep(now, len(told) > 0)
 	f.tell(told)
 	w.costs.looks.Add(1)
@@ -352,6 +356,7 @@ type View struct {
 	Findings  []detect.Finding  // those that fire, then those of the last day; the worst first
 	Incidents []detect.Incident // open, then of the last day; the worst first
 	Nodes     []NodeView        // the worst first
+	Standings []detect.Standing // how often each rule was told of in the last week
 
 	snapshots map[string]*collector.Snapshot
 }
@@ -362,7 +367,7 @@ func (v *View) Snapshot(node string) *collector.Snapshot { return v.snapshots[no
 // NodeView is one node.
 type NodeView struct {
 	Node     string          `json:"node"`
-	State    string          `json:"state"` // judged, told, silent
+	State    string          `json:"state"` // NodeJudged, NodeTold, NodeSilent
 	GPUs     int             `json:"gpus"`
 	Model    string          `json:"model,omitempty"`
 	Driver   string          `json:"driver,omitempty"`
@@ -371,13 +376,22 @@ type NodeView struct {
 	Seen     time.Time       `json:"seen"`
 }
 
+// Watched returns the time of the newest look at what is watched: the nodes, or the
+// schedulers where nobody brings nodes. It is zero before the first.
+func (f *Fleet) Watched() time.Time {
+	if at := f.watch.costs.watched.Load(); at > 0 {
+		return time.Unix(at, 0)
+	}
+	return time.Time{}
+}
+
 // View returns the newest view; it is never nil.
 func (f *Fleet) View() *View { return f.watch.view.Load() }
 
 // publish makes the view.
 func (w *watch) publish(now time.Time) {
 	g := w.gatherer.View()
-	v := &View{Time: now, Findings: g.Findings, Incidents: g.Incidents, Nodes: make([]NodeView, 0, len(w.nodes)), snapshots: make(map[string]*collector.Snapshot, len(w.nodes))}
+	v := &View{Time: now, Findings: g.Findings, Incidents: g.Incidents, Standings: g.Standings, Nodes: make([]NodeView, 0, len(w.nodes)), snapshots: make(map[string]*collector.Snapshot, len(w.nodes))}
 	type sum struct {
 		n     int
 		worst rules.Severity
@@ -416,7 +430,7 @@ func urgency(n *NodeView) int {
 	switch {
 	case n.Worst != nil:
 		return 2 + int(*n.Worst)
-	case n.State == nodeSilent:
+	case n.State == NodeSilent:
 		return 1
 	}
 	return 0
@@ -424,17 +438,17 @@ func urgency(n *NodeView) int {
 
 // Who judges a node.
 const (
-	nodeJudged = "judged" // the role
-	nodeTold   = "told"   // its agent
-	nodeSilent = "silent" // nobody: nothing is heard of it
+	NodeJudged = "judged" // the role
+	NodeTold   = "told"   // its agent
+	NodeSilent = "silent" // nobody: nothing is heard of it
 )
 
 func (n *node) state(now time.Time) string {
 	switch {
 	case now.Sub(n.seen) > 3*lookEvery:
-		return nodeSilent
+		return NodeSilent
 	case n.last.Agent != nil:
-		return nodeTold
+		return NodeTold
 	}
-	return nodeJudged
+	return NodeJudged
 }
