@@ -244,8 +244,9 @@ func (p *fleetPage) incidents(v *FleetView, l *look) {
 		}
 		c := l.card(&in.Members[0], in.Severity)
 		c.incident = in.ID
-		if r := rules.Get(in.Rule); r != nil {
-			c.drawn = len(r.Watch) > 0
+		switch c.subject.Kind {
+		case "gpu", "node", "endpoint", "job", "pod":
+			c.drawn = true
 		}
 		c.Members = l.members(in.Members[1:])
 		if in.Nodes > 1 {
@@ -260,7 +261,7 @@ func (p *fleetPage) incidents(v *FleetView, l *look) {
 	}
 }
 
-// pictures links the cards of rules that watch something to its chart.
+// pictures links the cards of what is on a node, and has readings, to their charts.
 func (p *fleetPage) pictures() {
 	for i := range p.Cards {
 		if c := &p.Cards[i]; c.drawn {

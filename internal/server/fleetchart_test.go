@@ -14,18 +14,18 @@ import (
 	"gpuvigil/rules"
 )
 
-// The page of a cluster links the chart of each incident whose rule watches readings, and
+// The page of a cluster links the chart of each incident of a node, and
 // serves it to whoever may see the page.
 func TestChartsOfACluster(t *testing.T) {
 	now := time.Now()
-	incident := func(id string, rule rules.ID) detect.Incident {
+	incident := func(id string, rule rules.ID, of string) detect.Incident {
 		return detect.Incident{ID: id, Rule: rule, Severity: rules.Page, State: detect.Firing, Opened: now, Members: []detect.Finding{
-			{Rule: rule, Node: "n1", Subject: detect.Subject{Kind: "gpu", ID: "GPU-a"}, Severity: rules.Page, State: detect.Firing, Since: now}}}
+			{Rule: rule, Node: "n1", Subject: detect.Subject{Kind: of, ID: "a"}, Severity: rules.Page, State: detect.Firing, Since: now}}}
 	}
 	f := NewFleet(FleetConfig{
 		Log: slog.New(slog.DiscardHandler), Metrics: http.NotFoundHandler(), Authenticated: func() bool { return false },
 		View: func() FleetView {
-			return FleetView{Time: now, Incidents: []detect.Incident{incident("i1", rules.IDJobHung), incident("i2", rules.IDVersionChanged)}}
+			return FleetView{Time: now, Incidents: []detect.Incident{incident("i1", rules.IDGPULost, "gpu"), incident("i2", rules.IDSpend, "team")}}
 		},
 		Chart: func(_ context.Context, id string) ([]byte, error) {
 			switch id {
@@ -46,7 +46,7 @@ func TestChartsOfACluster(t *testing.T) {
 	}
 	const here, elsewhere = "127.0.0.1:1", "10.1.2.3:1"
 	if code, page := get("/", here); code != http.StatusOK || !strings.Contains(page, `href="/incidents/i1/chart.png"`) || strings.Contains(page, "/incidents/i2/chart.png") {
-		t.Errorf("%d: the page links no chart of a job that hangs, or one of a version", code)
+		t.Errorf("%d: the page links no chart of a GPU, or one of a team:\n%s", code, page)
 	}
 	for path, want := range map[string]int{"/incidents/i1/chart.png": http.StatusOK, "/incidents/none/chart.png": http.StatusNotFound, "/incidents/bad/chart.png": http.StatusInternalServerError} {
 		if code, body := get(path, here); code != want || strings.Contains(body, "hunter2") {

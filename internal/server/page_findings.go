@@ -52,7 +52,7 @@ type card struct {
 
 	subject  detect.Subject
 	incident string
-	drawn    bool // its rule watches readings
+	drawn    bool // it is on a node, of which there are readings
 }
 
 // line is something that happened: when and what.
