@@ -59,6 +59,7 @@ type Gatherer struct {
 	published time.Time // when the incidents in the view were made
 	view      atomic.Pointer[View]
 	capped    map[rules.ID]*vm.Counter
+	jobs      map[Subject]Subject // of which job a pod is, as the newest look has it
 }
 
 // gatherKey identifies a finding among those of all nodes.
@@ -94,7 +95,7 @@ func NewGatherer(cfg GathererConfig) *Gatherer {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gatherer{cfg: cfg, nodes: map[string]*heardNode{}, findings: map[gatherKey]*gathered{}, onsets: map[onsetKey]*onsets{}, records: map[rules.ID]*record{}, capped: map[rules.ID]*vm.Counter{}}
+	g := &Gatherer{cfg: cfg, nodes: map[string]*heardNode{}, findings: map[gatherKey]*gathered{}, onsets: map[onsetKey]*onsets{}, records: map[rules.ID]*record{}, jobs: map[Subject]Subject{}, capped: map[rules.ID]*vm.Counter{}}
 	g.incidents.across = g
 	g.view.Store(&View{})
 	return g
@@ -111,7 +112,13 @@ func (g *Gatherer) View() *View { return g.view.Load() }
 func (g *Gatherer) Gather(now time.Time, heard []Heard) []Incident {
 	g.now = now
 	g.turn++
+	clear(g.jobs)
 	for i := range heard {
+		if s := heard[i].Snapshot; s != nil {
+			for _, m := range s.Members {
+				g.jobs[ownerSubject(m.Owner)] = ownerSubject(m.Job)
+			}
+		}
 		g.hear(&heard[i])
 	}
 	g.end()

@@ -99,7 +99,7 @@ func (g *Gatherer) of(t *tracked) *incident {
 	}
 	chance := g.onsets[onsetKey{t.Rule, t.Cause}].expected(g.now)
 	for _, belongs := range [...]func(*incident, *tracked) bool{
-		(*incident).explains, (*incident).ofNode, (*incident).ofWork,
+		g.explains, (*incident).ofNode, g.ofWork,
 		func(in *incident, t *tracked) bool { return in.ofEvent(t) && g.beyondChance(t, chance) },
 	} {
 		for _, in := range slices.Backward(g.incidents.all) {
@@ -141,16 +141,24 @@ func (g *Gatherer) beyondChance(t *tracked, chance float64) bool {
 
 // explains reports whether the finding is about a job that a fault of the incident
 // stopped on another node, or the other way round.
-func (in *incident) explains(t *tracked) bool {
+func (g *Gatherer) explains(in *incident, t *tracked) bool {
 	return slices.ContainsFunc(in.Members, func(f Finding) bool {
-		return f.State == Firing && (stops(&f, &t.Finding) || stops(&t.Finding, &f))
+		return f.State == Firing && (g.stops(&f, &t.Finding) || g.stops(&t.Finding, &f))
 	})
 }
 
+// work is what stops as a whole: of a pod that is a rank of a job the job.
+func (g *Gatherer) work(s Subject) Subject {
+	if job, ok := g.jobs[s]; ok {
+		return job
+	}
+	return s
+}
+
 // stops reports whether a finding is the cause of another one, which is about its owner.
-func stops(cause, f *Finding) bool {
+func (g *Gatherer) stops(cause, f *Finding) bool {
 	r := rules.Get(f.Rule)
-	return r != nil && cause.Severity >= rules.Ticket && cause.Owner.Kind != "" && ownerSubject(cause.Owner) == f.Subject &&
+	return r != nil && cause.Severity >= rules.Ticket && cause.Owner.Kind != "" && g.work(ownerSubject(cause.Owner)) == g.work(f.Subject) &&
 		slices.Contains(r.HiddenBy, cause.Rule) && !f.Since.Before(cause.Since.Add(-groupWindow))
 }
 
@@ -172,7 +180,7 @@ func (in *incident) ofNode(t *tracked) bool {
 
 // ofWork reports whether the same job, or another replica of the same model, already is in
 // the incident for the same reason.
-func (in *incident) ofWork(t *tracked) bool {
+func (g *Gatherer) ofWork(in *incident, t *tracked) bool {
 	if in.Rule != t.Rule || in.Cause != t.Cause || in.State != Firing {
 		return false
 	}
@@ -181,7 +189,7 @@ func (in *incident) ofWork(t *tracked) bool {
 		return false
 	}
 	return slices.ContainsFunc(in.Members, func(f Finding) bool {
-		return f.State == Firing && (model != "" && modelOf(f.Subject) == model || t.Owner.Kind != "" && f.Owner == t.Owner)
+		return f.State == Firing && (model != "" && modelOf(f.Subject) == model || t.Owner.Kind != "" && g.work(ownerSubject(f.Owner)) == g.work(ownerSubject(t.Owner)))
 	})
 }
 

@@ -42,6 +42,8 @@ type Cluster struct {
 	Nodes   []Node
 	Queues  []Queue
 	Scalers []Scaler
+
+	Ranks map[string]collector.Owner // of which job a pod with GPUs is, by namespace/name
 }
 
 // Job is a job that has GPUs, with whom the agents call its owner.

@@ -232,25 +232,3 @@ func (p *spending) restore(data []byte) error {
 	*p = was
 	return nil
 }
-
-// priced returns a snapshot with what its GPUs cost, where its own agent does not say it.
-func (w *watch) priced(s *collector.Snapshot) *collector.Snapshot {
-	if w.cfg.Price == nil || s.Money != nil {
-		return s
-	}
-	m := &collector.Money{At: s.Time}
-	for i := range s.GPUs {
-		perHour, currency := w.cfg.Price(s.Node.Name, s.GPUs[i].Model)
-		if !(perHour > 0) || m.Currency != "" && currency != m.Currency {
-			continue
-		}
-		m.Currency = currency
-		m.Prices = append(m.Prices, collector.GPUPrice{UUID: s.GPUs[i].UUID, PerHour: perHour})
-	}
-	if len(m.Prices) == 0 {
-		return s
-	}
-	out := *s
-	out.Money = m
-	return &out
-}

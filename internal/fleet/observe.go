@@ -50,6 +50,7 @@ type watch struct {
 	gatherer *detect.Gatherer
 	heard    []detect.Heard
 	shared   map[string][]collector.Label // what each node has in common with others, as the schedulers say
+	ranks    map[string]collector.Owner   // of which job a pod is, as a scheduler says
 	gpus     int
 	observed time.Time // when Observe last had nodes, by the clock of the process
 	state    State     // that is to be written; nil: nothing new
@@ -166,12 +167,16 @@ func (w *watch) conclude(now time.Time, s *collector.Snapshot) []detect.Incident
 func (w *watch) ask(now time.Time) *collector.Snapshot {
 	s := &collector.Snapshot{Time: now}
 	w.shared = map[string][]collector.Label{}
+	w.ranks = nil
 	for _, of := range w.cfg.Schedulers {
 		c := of.Latest()
 		if c == nil {
 			continue
 		}
 		s.Queues = append(s.Queues, queuesOf(of.Name, c)...)
+		if len(c.Ranks) > 0 {
+			w.ranks = c.Ranks
+		}
 		for i := range c.Nodes {
 			if n := &c.Nodes[i]; n.Name != "" && len(n.Shared) > 0 {
 				w.shared[n.Name] = n.Shared
@@ -200,7 +205,7 @@ func (w *watch) gather(now time.Time, snapshots []*collector.Snapshot) {
 		if n.last != nil {
 			w.versions.note(now, n.last, s)
 		}
-		s = w.priced(s)
+		s = w.complete(s)
 		n.seen, n.last = now, s
 		if s.Agent != nil {
 			n.told = now
@@ -279,7 +284,7 @@ func (w *watch) judge(now time.Time) {
 func (w *watch) judgeNode(now time.Time, h *detect.Heard) {
 	n := w.nodes[h.Node]
 	s := h.Snapshot
-	h.Labels = w.shared[h.Node]
+	h.Labels = together(w.shared[h.Node], s.Where)
 	if s.Agent != nil {
 		findings, left := detect.ToldFindings(s)
 		n.refused += uint64(left)
@@ -299,6 +304,20 @@ func (w *watch) judgeNode(now time.Time, h *detect.Heard) {
 	}
 	h.Young = n.young && now.Sub(n.since) < engineNew
 	h.Findings = firing(n.engine.View(), h.Findings[:0])
+}
+
+// together are labels of two sources, each said once.
+func together(a, b []collector.Label) []collector.Label {
+	if len(a) == 0 {
+		return b
+	}
+	out := slices.Clone(a)
+	for _, l := range b {
+		if !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 // firing are the findings of a view that fire and that people are told of.
