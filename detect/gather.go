@@ -60,6 +60,7 @@ type Gatherer struct {
 	view      atomic.Pointer[View]
 	capped    map[rules.ID]*vm.Counter
 	jobs      map[Subject]Subject // of which job a pod is, as the newest look has it
+	models    map[Subject]string  // which model a GPU that is at its limit serves, likewise
 }
 
 // gatherKey identifies a finding among those of all nodes.
@@ -95,7 +96,7 @@ func NewGatherer(cfg GathererConfig) *Gatherer {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gatherer{cfg: cfg, nodes: map[string]*heardNode{}, findings: map[gatherKey]*gathered{}, onsets: map[onsetKey]*onsets{}, records: map[rules.ID]*record{}, jobs: map[Subject]Subject{}, capped: map[rules.ID]*vm.Counter{}}
+	g := &Gatherer{cfg: cfg, nodes: map[string]*heardNode{}, findings: map[gatherKey]*gathered{}, onsets: map[onsetKey]*onsets{}, records: map[rules.ID]*record{}, jobs: map[Subject]Subject{}, models: map[Subject]string{}, capped: map[rules.ID]*vm.Counter{}}
 	g.incidents.across = g
 	g.view.Store(&View{})
 	return g
@@ -113,6 +114,7 @@ func (g *Gatherer) Gather(now time.Time, heard []Heard) []Incident {
 	g.now = now
 	g.turn++
 	clear(g.jobs)
+	clear(g.models)
 	for i := range heard {
 		if s := heard[i].Snapshot; s != nil {
 			for _, m := range s.Members {
@@ -149,6 +151,9 @@ func (g *Gatherer) hear(h *Heard) {
 		}
 		if f.Node == "" {
 			f.Node = h.Node
+		}
+		if f.Rule == rules.IDSaturatedGPU && h.Snapshot != nil {
+			g.serves(h.Snapshot, f)
 		}
 		k := gatherKey{f.Node, f.Rule, key{f.Subject, f.Cause}}
 		t := g.findings[k]

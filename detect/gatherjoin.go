@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"gpuvigil/collector"
 	"gpuvigil/detect/stream"
 	"gpuvigil/rules"
 )
@@ -181,16 +182,49 @@ func (in *incident) ofNode(t *tracked) bool {
 // ofWork reports whether the same job, or another replica of the same model, already is in
 // the incident for the same reason.
 func (g *Gatherer) ofWork(in *incident, t *tracked) bool {
-	if in.Rule != t.Rule || in.Cause != t.Cause || in.State != Firing {
+	if in.State != Firing {
 		return false
 	}
-	model := modelOf(t.Subject)
-	if model == "" && t.Owner.Kind == "" {
-		return false
-	}
+	model := g.modelOf(&t.Finding)
 	return slices.ContainsFunc(in.Members, func(f Finding) bool {
-		return f.State == Firing && (model != "" && modelOf(f.Subject) == model || t.Owner.Kind != "" && g.work(ownerSubject(f.Owner)) == g.work(ownerSubject(t.Owner)))
+		switch {
+		case f.State != Firing:
+			return false
+		case model != "" && g.modelOf(&f) == model:
+			return sameReason(in, t) || allReplicas(&f, &t.Finding)
+		}
+		return sameReason(in, t) && t.Owner.Kind != "" && g.work(ownerSubject(f.Owner)) == g.work(ownerSubject(t.Owner))
 	})
+}
+
+func sameReason(in *incident, t *tracked) bool { return in.Rule == t.Rule && in.Cause == t.Cause }
+
+// allReplicas reports whether one of the findings is of all replicas of a model, and the
+// other of one of them.
+func allReplicas(a, b *Finding) bool {
+	queues := func(f *Finding) bool { return f.Rule == rules.IDQueueing || f.Rule == rules.IDSaturatedGPU }
+	return queues(a) && queues(b) && (a.Cause == causeAllReplicas || b.Cause == causeAllReplicas)
+}
+
+// serves notes which model is served on the GPU that a finding is about.
+func (g *Gatherer) serves(s *collector.Snapshot, f *Finding) {
+	for i := range s.Endpoints {
+		if e := &s.Endpoints[i]; f.Subject.Kind == "gpu" && e.Model != "" && slices.Contains(e.GPUs, f.Subject.ID) {
+			g.models[f.Subject] = e.Engine + "/" + e.Model
+		}
+	}
+}
+
+// modelOf is engine and model of an endpoint, of all replicas of one, and of a GPU that is
+// at its limit; empty for anything else.
+func (g *Gatherer) modelOf(f *Finding) string {
+	switch {
+	case f.Subject.Kind == "service":
+		return f.Subject.ID
+	case f.Rule == rules.IDSaturatedGPU:
+		return g.models[f.Subject]
+	}
+	return modelOf(f.Subject)
 }
 
 // modelOf is engine and model of an endpoint, empty for anything else.
@@ -218,7 +252,7 @@ func (in *incident) ofEvent(t *tracked) bool {
 // headsAcross reports whether a finding is what tells most of the incident.
 func headsAcross(t *tracked, in *incident) bool {
 	r := rules.Get(in.Rule)
-	return r != nil && slices.Contains(r.HiddenBy, t.Rule)
+	return r != nil && slices.Contains(r.HiddenBy, t.Rule) || t.Cause == causeAllReplicas && allReplicas(&t.Finding, &in.Members[0])
 }
 
 // id names an incident by what it began with and the hour in which that began, so that

@@ -22,7 +22,7 @@ func reachAcross(cluster string, v *fleet.View, i *detect.Incident) alerting.Con
 			continue
 		}
 		for _, n := range v.Nodes { // it is about the whole: a team, a job
-			if s := v.Snapshot(n.Node); s != nil && (f.Subject.Kind == "team" || f.Owner.Kind != "") {
+			if s := v.Snapshot(n.Node); s != nil && (f.Subject.Kind == "team" || f.Subject.Kind == "service" || f.Owner.Kind != "") {
 				r.member(s, f)
 			}
 		}

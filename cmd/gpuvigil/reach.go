@@ -91,9 +91,9 @@ func (r *reached) member(s *collector.Snapshot, f *detect.Finding) {
 		if g := s.GPUByUUID(f.Subject.ID); g != nil {
 			on(g)
 		}
-	case "endpoint":
+	case "endpoint", "service":
 		for k := range s.Endpoints {
-			if e := &s.Endpoints[k]; e.Key().String() == f.Subject.ID {
+			if e := &s.Endpoints[k]; e.Key().String() == f.Subject.ID || f.Subject.Kind == "service" && e.Engine+"/"+e.Model == f.Subject.ID {
 				for _, uuid := range e.GPUs {
 					r.about[uuid] = true
 				}
