@@ -45,13 +45,15 @@ func addFleet(app *kingpin.Application) (string, command) {
 	flags := kingpinflag.AddFlags(cmd, fleetListen)
 	file := cmd.Flag("config.file", "Configuration file: its sections fleet, owners, detect, rules and alerting. See gpuvigil check --example. SIGHUP reads it again.").String()
 	prometheus := cmd.Flag("prometheus.url", "Prometheus, VictoriaMetrics, Thanos or Mimir to read the nodes from, such as http://prometheus:9090; it goes before fleet.prometheus.url.").PlaceHolder("URL").String()
+	var shard *int
+	cmd.Flag("shard.index", "Which part of the nodes this one looks at, from 0; it goes before fleet.shard.index, so that all replicas can have one configuration.").PlaceHolder("INDEX").SetValue(&optional{&shard})
 	state := addStateDir(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		dir, err := stateDir(*state)
 		if err != nil {
 			return err
 		}
-		return runFleet(ctx, p.log, fleetInput{*file, *prometheus}, dir, flags)
+		return runFleet(ctx, p.log, fleetInput{*file, *prometheus, shard}, dir, flags)
 	}
 }
 
@@ -59,6 +61,7 @@ func addFleet(app *kingpin.Application) (string, command) {
 type fleetInput struct {
 	file       string // empty: the defaults
 	prometheus string // URL that goes before that of the file; empty: none is given
+	shard      *int   // index that goes before that of the file; nil: none is given
 }
 
 // runFleet asks and serves until ctx ends.
@@ -236,6 +239,9 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 	if from.prometheus != "" {
 		cfg.Fleet.Prometheus.URL = from.prometheus
 	}
+	if err := chooseShard(cfg, from.shard); err != nil {
+		return nil, err
+	}
 	if cfg.Fleet.Receive.Enabled && cfg.Fleet.Prometheus.Given() {
 		return nil, errors.New("fleet.receive.enabled beside --prometheus.url: use one of the two, as the same nodes would be judged twice")
 	}
@@ -262,7 +268,7 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 	}
 	a.outbox = alerting.OutboxConfig{GateConfig: gate(cfg), Log: log, Burst: cfg.Alerting.Burst}
 	a.outbox.Node = a.cluster
-	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: budget(cfg.Budget), Rules: settings(cfg.Rules)}
+	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: shardBudget(cfg), Rules: settings(cfg.Rules), Aside: cfg.Fleet.Shard.Index > 0}
 	a.config.Detect.Cluster = a.cluster
 	a.config.Rows = append(a.config.Rows, server.Counters(log, metric.OutboxLength, metric.OutboxAge, metric.NotificationsSent, metric.IncidentsMarked, metric.AlertsMuted))
 	if cfg.Fleet.Agents.Given() {

@@ -39,7 +39,7 @@ func (a *asking) readPrometheus(cfg *config.Config, log *slog.Logger) error {
 	log = log.With("component", "prometheus")
 	described := ownerRules(cfg.Owners.Mapping)
 	assembler := series.New(series.Config{
-		NodeLabels: p.NodeLabels, Lookback: time.Duration(p.Lookback), Log: log,
+		NodeLabels: p.NodeLabels, Lookback: time.Duration(p.Lookback), Shard: shardOf(cfg), Log: log,
 		Describe: func(o collector.Owner, container string) collector.Workload {
 			return owner.Describe(o, container, described)
 		},

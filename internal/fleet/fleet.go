@@ -108,6 +108,10 @@ type Config struct {
 	Rules      map[rules.ID]detect.Setting
 	Log        *slog.Logger
 
+	// Aside says that the schedulers are only asked what nodes have in common: another role
+	// of the cluster, which has other nodes, judges and shows their queues.
+	Aside bool
+
 	// Rows add what others have to say to the page. They are called for each scrape.
 	Rows []func(add func(d *metric.Def, v float64, labels ...string))
 

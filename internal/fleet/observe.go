@@ -157,7 +157,9 @@ func (w *watch) ask(now time.Time) *collector.Snapshot {
 		if c == nil {
 			continue
 		}
-		s.Queues = append(s.Queues, queuesOf(of.Name, c)...)
+		if !w.cfg.Aside {
+			s.Queues = append(s.Queues, queuesOf(of.Name, c)...)
+		}
 		for i := range c.Nodes {
 			if n := &c.Nodes[i]; n.Name != "" && len(n.Shared) > 0 {
 				w.shared[n.Name] = n.Shared

@@ -42,7 +42,7 @@ func (f *Fleet) page(now time.Time) []byte {
 	p := page{samples: map[*metric.Def][]string{}}
 	for _, s := range f.cfg.Load().Schedulers {
 		p.health(s, now)
-		if c := s.Latest(); c != nil {
+		if c := s.Latest(); c != nil && !f.cfg.Load().Aside {
 			f.jobs(&p, c.Jobs)
 			f.queues(&p, s.Name, c)
 			f.waiting(&p, s.Name, c)
