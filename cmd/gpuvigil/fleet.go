@@ -97,14 +97,17 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 		return err
 	}
 	defer closeAll([]net.Listener{socket})
-	remote, err := newRemotes(first.cfg, dir, func() []byte { return rec.role.Page(time.Now()) }, log)
+	if rec.elector, err = newElector(first.cfg, rec.outbox, log); err != nil {
+		return err
+	}
+	remote, err := newRemotes(first.cfg, dir, rec.pushed, log)
 	if err != nil {
 		return err
 	}
 	if err := rec.tellsFor(first); err != nil {
 		return err
 	}
-	first.config.Rows = append(first.config.Rows, remote.rows()...)
+	first.config.Rows = append(first.config.Rows, append(remote.rows(), rec.leads)...)
 	rec.role = fleet.New(first.config)
 	if err := rec.restore(); err != nil {
 		return err
@@ -122,6 +125,8 @@ func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, remot
 		Cluster: first.cluster, View: fleetView(rec), Telling: rec.telling(), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
 		Version: server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
 	})
+	// Whoever leads next begins when nothing is told here any more.
+	defer rec.elect(ctx)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runAsking(ctx, log, from, rec, remote, first, hup) })
 	group.Go(func() error {
@@ -153,8 +158,9 @@ func fleetView(rec *fleetRecorder) func() server.FleetView {
 		for i, n := range v.Nodes {
 			out.Nodes[i] = server.FleetNode(n)
 		}
+		out.Notices = rec.leaderNotice()
 		if f := rec.found.Load(); f != nil {
-			out.Notices = f.notices()
+			out.Notices = append(out.Notices, f.notices()...)
 		}
 		return out
 	}
@@ -187,9 +193,8 @@ func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *flee
 			group.Go(func() { run(inner) })
 		}
 		telling, inside := errgroup.WithContext(inner)
-		for _, run := range now.tell(inside) {
-			telling.Go(run)
-		}
+		tell := now.tell
+		telling.Go(func() error { return rec.tellWhileLeading(inside, tell) })
 		next, err := nextAsking(ctx, log, from, rec, hup)
 		stop()
 		group.Wait()
@@ -199,7 +204,7 @@ func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *flee
 			return errors.Join(err, failed)
 		}
 		now = next
-		now.config.Rows = append(now.config.Rows, remote.rows()...)
+		now.config.Rows = append(now.config.Rows, append(remote.rows(), rec.leads)...)
 		rec.role.Configure(now.config)
 		if err := rec.configure(now); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"gpuvigil/alerting/alertmanager"
 	"gpuvigil/detect"
 	"gpuvigil/internal/fleet"
+	"gpuvigil/internal/lease"
 	"gpuvigil/internal/store"
 )
 
@@ -34,6 +35,8 @@ type fleetRecorder struct {
 	log    *slog.Logger
 	wake   chan struct{} // has room for one
 	found  atomic.Pointer[found]
+
+	elector *lease.Elector // nil: there are no replicas
 
 	senders atomic.Pointer[[]*alertmanager.Sender] // those that run
 

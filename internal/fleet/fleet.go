@@ -112,6 +112,10 @@ type Config struct {
 	// of the cluster, which has other nodes, judges and shows their queues.
 	Aside bool
 
+	// Follows reports whether another replica shows the findings, and what schedulers say, so
+	// that nothing counts twice; nil: there is none. It must not block.
+	Follows func() bool
+
 	// Rows add what others have to say to the page. They are called for each scrape.
 	Rows []func(add func(d *metric.Def, v float64, labels ...string))
 

@@ -107,6 +107,8 @@ var (
 		Help: "1 for each finding that fires on any node, by its agent or by the cluster role, which alone has this series; node is cluster for what is about several. At most 5,000, the worst first."})
 	FleetIncidents = row(Def{Entity: Role, Name: "vigil_fleet_incidents", Labels: []string{"severity"},
 		Help: "Open incidents of the cluster: one for each cause, however many nodes it shows on."})
+	FleetLeader = row(Def{Entity: Role, Max: 1, Sparse: true, Name: "vigil_fleet_leader",
+		Help: "1 if this replica of the cluster role leads, which means that it notifies and shows findings; 0 while another one does. Missing without fleet.leader. Alert if the sum over all replicas is not 1 for some minutes."})
 	FleetLooks = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_looks_total",
 		Help: "Looks of the cluster role at all nodes since it was started."})
 	FleetLookSeconds = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_look_seconds_total",
