@@ -120,10 +120,19 @@ func TestReplicasTellOnce(t *testing.T) {
 		}
 		return nil
 	})
-	fleet.fall(1, 79)
-	eventually(t, "the other one tells what is new", func() error { return saysOnce(slack, generatedNode(1)) })
-	if err := saysOnce(slack, generatedNode(0)); err != nil {
-		t.Errorf("after another one has taken over: %v", err)
+	fleet.fall(1, 79) // of the same incident, whose message the other one has posted
+	eventually(t, "the message of the one before is found, and edited", func() error {
+		for _, m := range slack.Messages(channel) {
+			if m.Thread == "" && m.Edits > 0 && strings.Contains(m.Text, "+1: ") {
+				return nil
+			}
+		}
+		return errors.New("none is edited")
+	})
+	fleet.fall(2, 48)
+	eventually(t, "the other one tells what is new", func() error { return saysOnce(slack, generatedNode(2)) })
+	if all := slack.Messages(channel); len(all) != 2 {
+		t.Errorf("in the channel stand %+v, want one message of each incident", all)
 	}
 	now, err := incidentsOf(follower)
 	if key := generatedNode(0) + " xid"; err != nil || now[key] != first[key] {
