@@ -10,7 +10,6 @@ import (
 	"gpuvigil/collector"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
-	"gpuvigil/internal/server"
 	"gpuvigil/rules"
 )
 
@@ -47,6 +46,12 @@ func (r *fleetRecorder) tellsFor(a *asking) error {
 		runs := []func() error{
 			func() error { return r.outbox.Run(ctx) },
 			func() error { return beats(ctx, r.outbox, a.cfg.Alerting.Heartbeat.Receivers, r.watches, r.seen) },
+		}
+		for _, listen := range listeners(a.cfg, a.receivers, r.desk().press) {
+			runs = append(runs, func() error {
+				listen(ctx)
+				return nil
+			})
 		}
 		for _, s := range senders {
 			runs = append(runs, func() error { return s.Run(ctx) })
@@ -131,9 +136,9 @@ func (r *fleetRecorder) reach(cfg *config.Config, i *detect.Incident) alerting.C
 	return c
 }
 
-// telling is what page and socket can say to the outbox. A drill is about the cluster.
-func (r *fleetRecorder) telling() *server.Telling {
-	d := &desk{
+// desk takes what people say to the role. A drill is about the cluster.
+func (r *fleetRecorder) desk() *desk {
+	return &desk{
 		outbox: r.outbox, log: r.log,
 		incidents: func() []detect.Incident { return r.role.View().Incidents },
 		latest:    func() *collector.Snapshot { return nil },
@@ -144,5 +149,4 @@ func (r *fleetRecorder) telling() *server.Telling {
 			}
 		},
 	}
-	return d.telling()
 }

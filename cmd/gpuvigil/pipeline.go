@@ -50,6 +50,7 @@ type pipeline struct {
 	sampler   *collector.Sampler
 	engine    *detect.Engine
 	receivers []alerting.Receiver
+	listen    []func(context.Context) // to buttons in Slack
 	senders   []*alertmanager.Sender
 	outbox    *alerting.Outbox
 	recorder  *recorder
@@ -73,6 +74,7 @@ func (a *agent) build(cfg *config.Config) (*pipeline, error) {
 	if p.receivers, err = receivers(cfg, a.log); err != nil {
 		return nil, err
 	}
+	p.listen = listeners(cfg, p.receivers, a.desk().press)
 	if p.accounts, err = ledgerConfig(cfg, a.log); err != nil {
 		return nil, err
 	}
@@ -196,6 +198,12 @@ func (p *pipeline) run(ctx context.Context) error {
 	group.Go(func() error { return beats(ctx, p.outbox, p.cfg.Alerting.Heartbeat.Receivers, p.watches, p.seen) })
 	for _, s := range p.senders {
 		group.Go(func() error { return s.Run(ctx) })
+	}
+	for _, listen := range p.listen {
+		group.Go(func() error {
+			listen(ctx)
+			return nil
+		})
 	}
 	if p.labels != nil {
 		group.Go(func() error {

@@ -26,9 +26,9 @@ type desk struct {
 	log       *slog.Logger
 }
 
-// telling is what page and socket can say to the agent's outbox.
-func (a *agent) telling() *server.Telling {
-	d := &desk{
+// desk is the agent's, whatever its configuration becomes.
+func (a *agent) desk() *desk {
+	return &desk{
 		outbox: a.outbox, log: a.log,
 		incidents: func() []detect.Incident { return a.pipeline.Load().engine.View().Incidents },
 		latest:    func() *collector.Snapshot { return a.pipeline.Load().sampler.Latest() },
@@ -39,7 +39,6 @@ func (a *agent) telling() *server.Telling {
 			}
 		},
 	}
-	return d.telling()
 }
 
 // telling is what page and socket can say to the outbox.
