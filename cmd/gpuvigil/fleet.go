@@ -264,7 +264,7 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 	a.outbox.Node = a.cluster
 	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: budget(cfg.Budget), Rules: settings(cfg.Rules)}
 	a.config.Detect.Cluster = a.cluster
-	a.config.Rows = append(a.config.Rows, server.Counters(log, metric.OutboxLength, metric.OutboxAge, metric.NotificationsSent, metric.IncidentsMarked, metric.AlertsMuted))
+	a.config.Rows = append(a.config.Rows, server.Counters(log, metric.OutboxLength, metric.OutboxAge, metric.NotificationsSent, metric.IncidentsMarked, metric.MaintenanceWindows, metric.AlertsMuted))
 	if cfg.Fleet.Agents.Given() {
 		agents := fleet.NewAgents(log, askAgent(&cfg.Fleet.Agents))
 		a.run = append(a.run, agents.Run)

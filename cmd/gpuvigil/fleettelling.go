@@ -24,12 +24,13 @@ func (r *fleetRecorder) tellsFor(a *asking) error {
 		return alerting.Message{Incident: *i, Rule: rules.Get(i.Rule), Node: a.cluster, Links: links(i)}
 	}
 	senders, err := alertmanagers{
-		incidents: r.incidents, message: message,
+		incidents: r.incidents, message: message, context: a.outbox.Context,
 		allow: r.outbox.Allow, watches: r.watches, log: r.log,
 	}.senders(a.cfg)
 	if err != nil {
 		return err
 	}
+	a.receivers = append(a.receivers, digestReceivers(a.cfg, senders)...)
 	a.outbox.Links = func(i *detect.Incident) []alerting.Link {
 		out := links(i)
 		for _, s := range senders {
@@ -143,10 +144,11 @@ func (r *fleetRecorder) desk() *desk {
 		incidents: func() []detect.Incident { return r.role.View().Incidents },
 		latest:    func() *collector.Snapshot { return nil },
 		node:      func() string { return "cluster" },
-		poke: func() {
+		senders: func() []*alertmanager.Sender {
 			if senders := r.senders.Load(); senders != nil {
-				poke(*senders)
+				return *senders
 			}
+			return nil
 		},
 	}
 }

@@ -57,6 +57,7 @@ type pipeline struct {
 	ledger    *ledger.Ledger
 	accounts  ledger.Config
 
+	began    time.Time // when it was run
 	recorded time.Time // when the state was last handed to the recorder, in the snapshots' time
 }
 
@@ -84,8 +85,9 @@ func (a *agent) build(cfg *config.Config) (*pipeline, error) {
 		incidents: func() []detect.Incident {
 			return append(p.outbox.Drills(), p.engine.View().Incidents...)
 		},
-		message: p.message, allow: p.outbox.Allow, watches: p.watches, log: a.log,
+		message: p.message, context: p.reach, allow: p.outbox.Allow, watches: p.watches, log: a.log,
 	}.senders(cfg)
+	p.receivers = append(p.receivers, digestReceivers(cfg, p.senders)...)
 	return p, err
 }
 
@@ -193,9 +195,12 @@ func (p *pipeline) inherit(old *pipeline) error {
 // run samples, detects and notifies until ctx ends, and then leaves the state to
 // the recorder.
 func (p *pipeline) run(ctx context.Context) error {
+	p.began = time.Now()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.outbox.Run(ctx) })
-	group.Go(func() error { return beats(ctx, p.outbox, p.cfg.Alerting.Heartbeat.Receivers, p.watches, p.seen) })
+	group.Go(func() error {
+		return beats(ctx, p.outbox, p.cfg.Alerting.Heartbeat.Receivers, func() bool { return p.watches() && p.settled() }, p.seen)
+	})
 	for _, s := range p.senders {
 		group.Go(func() error { return s.Run(ctx) })
 	}

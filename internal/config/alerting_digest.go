@@ -37,9 +37,6 @@ func (d *Digest) Location() (*time.Location, error) { return time.LoadLocation(d
 
 func (a *Alerting) checkDigest(fail func(key, format string, args ...any)) {
 	d, names := &a.Digest, a.receivers()
-	for i := range a.Alertmanager {
-		delete(names, a.Alertmanager[i].Name) // it takes alerts only
-	}
 	for _, r := range d.Receivers {
 		if !names[r] {
 			fail("alerting.digest.receivers", "found %q, allowed: %s", clean(r), strings.Join(sorted(names), ", "))

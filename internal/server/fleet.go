@@ -184,6 +184,7 @@ func (f *Fleet) pageOf(v *FleetView, now time.Time) *fleetPage {
 	p.incidents(v, l)
 	if f.cfg.Telling != nil {
 		p.mark(f.cfg.Telling.Marks())
+		p.Notices = append(p.Notices, f.cfg.Telling.maintained()...)
 	}
 	p.nodes(v.Nodes, now)
 	p.Verdict = p.judged()
