@@ -54,6 +54,9 @@ func (o *Outbox) Drill(i detect.Incident, d time.Duration) ([]Sent, error) {
 	o.extras[drillsKey].gen++
 	sent := make([]Sent, 0, len(o.queues))
 	for _, q := range o.queues {
+		if q.DigestOf != "" {
+			continue
+		}
 		d := o.gate.judge(q.Name, q.MinSeverity, &i, now)
 		sent = append(sent, Sent{q.Name, d.words(), d.outcome == told})
 	}

@@ -75,8 +75,8 @@ func (o *Outbox) Mark(i detect.Incident, m *Mark) error {
 	for _, q := range o.queues {
 		q.looked = time.Time{}
 		r := q.records[i.ID]
-		if r == nil || r.Ref == "" && r.Said.IsZero() || r.Merged != "" {
-			continue
+		if r == nil || !r.told() || r.Merged != "" {
+			continue // also what waits is put anew: it may be on its way, without the mark
 		}
 		state := &i
 		if r.Incident != nil && r.Incident.Updated.After(i.Updated) {

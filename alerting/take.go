@@ -19,7 +19,7 @@ const lookEvery = time.Minute
 // or at the end of the queue.
 func (o *Outbox) take(q *queue, i *detect.Incident, now time.Time) {
 	r := q.records[i.ID]
-	if r != nil && r.says(i) {
+	if q.DigestOf != "" || r != nil && r.says(i) {
 		return
 	}
 	if r != nil && r.Merged != "" && o.tellMerged(q, r, i, now) {
