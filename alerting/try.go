@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuvigil/detect"
+	"gpuvigil/internal/text"
 	"gpuvigil/rules"
 )
 
@@ -72,7 +73,7 @@ func (o *Outbox) try(ctx context.Context, q *queue) (string, error) {
 	case errors.As(err, &refusal):
 		return "was " + refusal.Error(), nil
 	case errors.As(err, &wait):
-		return "was not delivered: the receiver wants no message for " + span(wait.For), nil
+		return "was not delivered: the receiver wants no message for " + text.Span(wait.For), nil
 	}
 	return "was not delivered: " + err.Error(), nil
 }
