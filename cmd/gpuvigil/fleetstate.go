@@ -34,6 +34,7 @@ type fleetRecorder struct {
 	log    *slog.Logger
 	wake   chan struct{} // has room for one
 	found  atomic.Pointer[found]
+	charts atomic.Pointer[fleetCharts] // nil: nothing is drawn
 
 	senders atomic.Pointer[[]*alertmanager.Sender] // those that run
 
