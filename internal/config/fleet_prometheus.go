@@ -68,11 +68,7 @@ func (p *FleetPrometheus) check(fail func(key, format string, args ...any)) {
 			fail(fmt.Sprintf("%s.match[%d]", key, i), "found %q, allowed: a matcher of one label but __name__, such as cluster=\"a\", with =, !=, =~ or !~", clean(m))
 		}
 	}
-	for i, l := range p.NodeLabels {
-		if !promLabel.MatchString(l) || slices.Contains(p.NodeLabels[:i], l) {
-			fail(fmt.Sprintf("%s.node_labels[%d]", key, i), "found %q, allowed: the name of a label, each once", clean(l))
-		}
-	}
+	checkNodeLabels(p.NodeLabels, key, fail)
 	if d := time.Duration(p.Interval); d < 5*time.Second || d > 5*time.Minute {
 		fail(key+".interval", "found %s, allowed: from 5s to 5m: the detectors look at minutes", p.Interval)
 	}
@@ -88,6 +84,14 @@ func (p *FleetPrometheus) check(fail func(key, format string, args ...any)) {
 	}
 	if p.MaxBytes < 1<<20 || p.MaxBytes > 4<<30 {
 		fail(key+".max_bytes", "found %d, allowed: from 1048576 (1 MiB) to 4294967296 (4 GiB)", p.MaxBytes)
+	}
+}
+
+func checkNodeLabels(labels []string, key string, fail func(key, format string, args ...any)) {
+	for i, l := range labels {
+		if !promLabel.MatchString(l) || slices.Contains(labels[:i], l) {
+			fail(fmt.Sprintf("%s.node_labels[%d]", key, i), "found %q, allowed: the name of a label, each once", clean(l))
+		}
 	}
 }
 
