@@ -75,7 +75,7 @@ var bans = []ban{
 		reason: "the ledger books what snapshots say: live, replayed and in a test it is the same code"},
 	{from: []string{"internal/report"}, to: []string{"..."}, except: []string{"internal/report", "internal/cost", "collector", "internal/metric", "internal/text"},
 		reason: "a report is written from costs, wherever they were read"},
-	{from: []string{"internal/fleet"}, to: []string{"..."}, except: []string{"internal/fleet", "collector", "collector/kube", "collector/owner", "collector/proc", "collector/slurm", "detect/...", "rules/...", "internal/metric", "internal/text"},
+	{from: []string{"internal/fleet"}, to: []string{"..."}, except: []string{"internal/fleet", "internal/cost", "collector", "collector/kube", "collector/kubemeta", "collector/owner", "collector/proc", "collector/slurm", "detect/...", "rules/...", "internal/metric", "internal/text"},
 		reason: "the cluster role says what the scheduler says and what the detectors make of it: it watches no node"},
 	{from: []string{"..."}, to: []string{"collector/slurm"}, direct: true,
 		reason: "an agent never asks Slurm's controller: the one cluster role does"},

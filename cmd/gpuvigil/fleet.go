@@ -29,11 +29,13 @@ import (
 	"gpuvigil/alerting"
 	"gpuvigil/collector"
 	"gpuvigil/collector/owner"
+	"gpuvigil/collector/series"
 	"gpuvigil/collector/slurm"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/fleet"
 	"gpuvigil/internal/metric"
+	"gpuvigil/internal/report"
 	"gpuvigil/internal/server"
 )
 
@@ -71,7 +73,7 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 
-	first, err := loadFleet(from, log)
+	first, err := loadFleet(from, nil, log)
 	if err != nil {
 		return err
 	}
@@ -122,7 +124,8 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 // serveFleet asks, judges, tells and answers until ctx ends.
 func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, remote *remotes, first *asking, from fleetInput, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
 	srv := server.NewFleet(server.FleetConfig{
-		Cluster: first.cluster, View: fleetView(rec), Telling: rec.telling(), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
+		Cluster: first.cluster, View: fleetView(rec), Pending: pendingJobs(rec), Telling: rec.telling(), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
+		Chart:   func(ctx context.Context, id string) ([]byte, error) { return rec.charts.Load().picture(ctx, id) },
 		Version: server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
 	})
 	// Whoever leads next begins when nothing is told here any more.
@@ -172,9 +175,13 @@ type asking struct {
 	cluster   string
 	config    fleet.Config
 	run       []func(context.Context)
+	assembler *series.Assembler                                    // likewise
 	found     *found                                               // nil: no Prometheus is read
 	observe   func(now time.Time, snapshots []*collector.Snapshot) // what is made of the nodes; set before anything runs
 	past      func() *fleet.Past                                   // begins with what was; nil: that is known
+	prime     func(context.Context)                                // tells the role what teams had spent; nil: it knows
+	costs     *report.Engine                                       // nil: no Prometheus is read
+	charts    *fleetCharts                                         // likewise
 	outbox    alerting.OutboxConfig
 	receivers []alerting.Receiver
 	tell      func(context.Context) []func() error // what tells them
@@ -183,10 +190,15 @@ type asking struct {
 // runAsking asks and tells until ctx ends, after each SIGHUP by the new configuration if
 // that works.
 func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *fleetRecorder, remote *remotes, now *asking, hup <-chan os.Signal) error {
+	if now.costs != nil {
+		costs := now.costs
+		now.prime = func(ctx context.Context) { prime(ctx, costs, rec.role, log) }
+	}
 	now.past = rec.role.Past // a later configuration does not begin again
 	for now != nil {
 		now.observe = func(at time.Time, snapshots []*collector.Snapshot) { rec.role.Observe(at, snapshots) }
 		rec.found.Store(now.found)
+		rec.charts.Store(now.charts)
 		inner, stop := context.WithCancel(ctx)
 		var group sync.WaitGroup
 		for _, run := range now.run {
@@ -195,7 +207,7 @@ func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *flee
 		telling, inside := errgroup.WithContext(inner)
 		tell := now.tell
 		telling.Go(func() error { return rec.tellWhileLeading(inside, tell) })
-		next, err := nextAsking(ctx, log, from, rec, hup)
+		next, err := nextAsking(ctx, log, from, now, rec, hup)
 		stop()
 		group.Wait()
 		if failed := telling.Wait(); failed != nil && next != nil {
@@ -215,14 +227,14 @@ func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *flee
 }
 
 // nextAsking waits for a new configuration that works; nil once ctx ends.
-func nextAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *fleetRecorder, hup <-chan os.Signal) (*asking, error) {
+func nextAsking(ctx context.Context, log *slog.Logger, from fleetInput, now *asking, rec *fleetRecorder, hup <-chan os.Signal) (*asking, error) {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, nil
 		case <-hup:
 		}
-		next, err := loadFleet(from, log)
+		next, err := loadFleet(from, now, log)
 		if err == nil {
 			err = rec.tellsFor(next)
 		}
@@ -235,8 +247,9 @@ func nextAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *fle
 }
 
 // loadFleet reads the configuration, and each secret once, so that one that cannot be
-// read stops the start.
-func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
+// read stops the start. What is known by the configuration before, if there is one, stays
+// known where it does not change.
+func loadFleet(from fleetInput, before *asking, log *slog.Logger) (*asking, error) {
 	cfg, err := config.Load(from.file)
 	if err != nil {
 		return nil, err
@@ -264,8 +277,9 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(cfg.Alerting.Digest.Receivers) > 0 {
-		return nil, errors.New("alerting.digest.receivers: the cluster role writes no digests: what they sum up is on the nodes, so leave this to agents that notify by themselves")
+	prices, err := newFleetPrices(cfg, log)
+	if err != nil {
+		return nil, err
 	}
 	a := &asking{cfg: cfg, cluster: cmp.Or(cfg.Cluster, "cluster")}
 	if a.receivers, err = receivers(cfg, log); err != nil {
@@ -273,8 +287,9 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 	}
 	a.outbox = alerting.OutboxConfig{GateConfig: gate(cfg), Log: log, Burst: cfg.Alerting.Burst}
 	a.outbox.Node = a.cluster
-	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: shardBudget(cfg), Rules: settings(cfg.Rules), Aside: cfg.Fleet.Shard.Index > 0}
+	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: shardBudget(cfg), Rules: settings(cfg.Rules), Price: prices.of, Budgets: fleetBudgets(cfg), Aside: cfg.Fleet.Shard.Index > 0}
 	a.config.Detect.Cluster = a.cluster
+	a.config.Brought = cfg.Fleet.Prometheus.Given() || cfg.Fleet.Receive.Enabled
 	a.config.Rows = append(a.config.Rows, server.Counters(log, metric.OutboxLength, metric.OutboxAge, metric.NotificationsSent, metric.IncidentsMarked, metric.AlertsMuted))
 	if cfg.Fleet.Agents.Given() {
 		agents := fleet.NewAgents(log, askAgent(&cfg.Fleet.Agents))
@@ -282,7 +297,7 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 		a.config.Evidence, a.config.AgentCalls = agents.Evidence, agents.Calls
 	}
 	if cfg.Fleet.Prometheus.Given() {
-		if err := a.readPrometheus(cfg, log); err != nil {
+		if err := a.readPrometheus(cfg, before, log); err != nil {
 			return nil, fmt.Errorf("fleet.prometheus: %w", err)
 		}
 	}

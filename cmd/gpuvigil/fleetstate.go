@@ -35,6 +35,7 @@ type fleetRecorder struct {
 	log    *slog.Logger
 	wake   chan struct{} // has room for one
 	found  atomic.Pointer[found]
+	charts atomic.Pointer[fleetCharts] // nil: nothing is drawn
 
 	elector *lease.Elector // nil: there are no replicas
 

@@ -135,7 +135,7 @@ func (a *Assembler) Series(labels []Label) *Series {
 		}
 	}
 	n := a.vocab.names[metric]
-	if n == nil {
+	if n == nil || n.kind == ofCluster && idle(metric, labels) {
 		a.tally.refuse(unwanted)
 		return nil
 	}

@@ -183,6 +183,7 @@ func (a *Assembler) snapshot(n *node, now time.Time, from int64) *collector.Snap
 	a.say(n, false, now)
 	snap := n.mixer.Snapshot(now, latest[:])
 	a.leaveOut(n, snap)
+	snap.Members, snap.Where = a.cluster.members(snap), a.cluster.where(n)
 	if spoken != nil {
 		spoken.reader.(*agentReader).tell(snap, spoken.elected.key.instance)
 		a.tally.nodes[withAgent]++

@@ -56,6 +56,9 @@ func (f *Fleet) page(now time.Time) []byte {
 		f.findings(&p)
 	}
 	f.looks(&p)
+	if at := f.Watched(); !at.IsZero() {
+		p.add(metric.Heartbeat, float64(at.Unix()))
+	}
 	p.add(metric.ConfigReloadSuccess, number(!f.outdated.Load()))
 	p.add(metric.ConfigReloadTime, float64(f.loaded.Load()))
 	for i, kind := range cappedKinds {
