@@ -24,7 +24,8 @@ var (
 
 // undrawn are the rows that no panel draws, with the reason.
 var undrawn = map[*metric.Def]string{
-	metric.FleetNodes: "how much the role sees, for whoever asks why a node has no findings; a node that is missing is in its log", metric.FleetGPUs: "as above", metric.FleetSeries: "as above",
+	metric.FleetLeader: "of replicas alone; it is for an alert, which needs no picture",
+	metric.FleetNodes:  "how much the role sees, for whoever asks why a node has no findings; a node that is missing is in its log", metric.FleetGPUs: "as above", metric.FleetSeries: "as above",
 	metric.FleetSamples: "as above", metric.FleetSeriesRefused: "as above", metric.FleetStrangers: "as above", metric.FleetUnreadable: "as above",
 	metric.PromQLUp: "what reading a Prometheus costs, for whoever runs that one; that it does not answer is on the page and in the log", metric.PromQLQueries: "as above", metric.PromQLFailures: "as above", metric.PromQLSeconds: "as above",
 	metric.PromQLBytes: "as above", metric.PromQLSamples: "as above", metric.PromQLWarnings: "as above", metric.PromQLEnded: "as above", metric.PromQLLast: "as above", metric.PromQLRound: "as above", metric.PromQLSeries: "as above", metric.PromQLNames: "as above",

@@ -206,3 +206,38 @@ func feedEngine(t *testing.T, e *engine, fleets ...*generated) {
 		<-done
 	})
 }
+
+// A role that starts knows what a server has of the last hours: what is at fault since before
+// the start is told with its beginning.
+func TestFleetStartsWithThePast(t *testing.T) {
+	t.Parallel()
+	e := newVictoria(t)
+	e.start(t)
+	begin := time.Now().Add(-troubledLength).Truncate(time.Minute)
+	p := troubled{begin: begin, fault: begin.Add(165 * time.Minute)}
+	p.write(t, e.remoteWrite())
+	a, b := p.replica("a"), p.replica("b")
+	feedEngine(t, e, a, b)
+	role := startFleet(t, "fleet: {prometheus: {url: 'http://"+e.address+"', interval: 5s, timeout: 5s, warm_start: 3h}}\n", "127.0.0.1:0")
+	eventually(t, "the role has the fault with its beginning", func() error {
+		var got struct {
+			Findings []struct {
+				Node, Rule, State string
+				Since             time.Time
+			}
+		}
+		if err := asks("http://"+role.address+"/api/v1/findings", &got); err != nil {
+			return err
+		}
+		if len(got.Findings) != 1 || got.Findings[0].Rule != "xid" || got.Findings[0].State != "firing" {
+			return fmt.Errorf("it has %+v, want the Xid alone", got.Findings)
+		}
+		if off := got.Findings[0].Since.Sub(p.fault).Abs(); off > 2*time.Minute {
+			return fmt.Errorf("it is taken to have begun at %v, it did at %v", got.Findings[0].Since, p.fault)
+		}
+		if n, err := role.number(metric.FleetLooks.Name); err != nil || n < 3 {
+			return fmt.Errorf("the role has looked %v times at the present, %v", n, err)
+		}
+		return nil
+	})
+}

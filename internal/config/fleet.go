@@ -91,6 +91,7 @@ func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	f.Waiting.check(fail)
 	f.Prometheus.check(fail)
 	f.Agents.check(fail)
+	checkNodeLabels(f.Receive.NodeLabels, "fleet.receive", fail)
 	f.Shard.Check(fail)
 	f.Leader.check(fail)
 	f.RemoteWrite.check("fleet.remote_write", fail)

@@ -68,13 +68,17 @@ func (p *FleetPrometheus) check(fail func(key, format string, args ...any)) {
 			fail(fmt.Sprintf("%s.match[%d]", key, i), "found %q, allowed: a matcher of one label but __name__, such as cluster=\"a\", with =, !=, =~ or !~", clean(m))
 		}
 	}
-	for i, l := range p.NodeLabels {
-		if !promLabel.MatchString(l) || slices.Contains(p.NodeLabels[:i], l) {
-			fail(fmt.Sprintf("%s.node_labels[%d]", key, i), "found %q, allowed: the name of a label, each once", clean(l))
-		}
-	}
+	checkNodeLabels(p.NodeLabels, key, fail)
 	if p.Lookback < 2*p.Interval {
 		fail(key+".lookback", "found %s, allowed: %s, twice the interval, to 1h", p.Lookback, 2*p.Interval)
+	}
+}
+
+func checkNodeLabels(labels []string, key string, fail func(key, format string, args ...any)) {
+	for i, l := range labels {
+		if !promLabel.MatchString(l) || slices.Contains(labels[:i], l) {
+			fail(fmt.Sprintf("%s.node_labels[%d]", key, i), "found %q, allowed: the name of a label, each once", clean(l))
+		}
 	}
 }
 

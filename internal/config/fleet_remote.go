@@ -9,6 +9,7 @@ type FleetReceive struct {
 	Interval        Duration `yaml:"interval" in:"1s..5m"`           // between the snapshots of a node
 	Grace           Duration `yaml:"grace" in:"0s..5m"`              // for so long samples are waited for
 	MaxSamples      int      `yaml:"max_samples" in:"1000..5000000"` // of a request
+	NodeLabels      []string `yaml:"node_labels"`                    // the first that a series has names its node; empty: those of docs/prometheus.md
 }
 
 func defaultFleetReceive() FleetReceive {

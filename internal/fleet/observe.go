@@ -52,6 +52,7 @@ type watch struct {
 	shared   map[string][]collector.Label // what each node has in common with others, as the schedulers say
 	ranks    map[string]collector.Owner   // of which job a pod is, as a scheduler says
 	gpus     int
+	looked   time.Time // the time of the last look
 	observed time.Time // when Observe last had nodes, by the clock of the process
 	state    State     // that is to be written; nil: nothing new
 	kept     time.Time // when that was last made
@@ -121,8 +122,8 @@ func (w *watch) newEngine(name string) *detect.Engine {
 }
 
 // Observe judges the newest snapshots of all nodes, one for each, and what the schedulers
-// said last, and returns the incidents that opened, changed or resolved. It is called with
-// times that do not go back. A node that an agent speaks for is not judged again. Of a
+// said last, and returns the incidents that opened, changed or resolved. A time before that
+// of the last look counts as that. A node that an agent speaks for is not judged again. Of a
 // node that is missing what was found stays until it expires.
 func (f *Fleet) Observe(now time.Time, nodes []*collector.Snapshot) []detect.Incident {
 	began := time.Now()
@@ -135,6 +136,11 @@ func (f *Fleet) Observe(now time.Time, nodes []*collector.Snapshot) []detect.Inc
 	if w.past != nil { // what is comes after what was
 		return nil
 	}
+	if now.Before(w.looked) {
+		// A look without nodes is as of the clock, one with them as of their samples.
+		now = w.looked
+	}
+	w.looked = now
 	s := w.ask(now)
 	w.gather(now, nodes)
 	w.spent.take(now, nodes)
