@@ -159,7 +159,8 @@ func (g *Gatherer) work(s Subject) Subject {
 // stops reports whether a finding is the cause of another one, which is about its owner.
 func (g *Gatherer) stops(cause, f *Finding) bool {
 	r := rules.Get(f.Rule)
-	return r != nil && cause.Severity >= rules.Ticket && cause.Owner.Kind != "" && g.work(ownerSubject(cause.Owner)) == g.work(f.Subject) &&
+	return r != nil && cause.Severity >= rules.Ticket && cause.Owner.Kind != "" &&
+		(g.work(ownerSubject(cause.Owner)) == g.work(f.Subject) || r.Work && g.work(ownerSubject(cause.Owner)) == g.work(ownerSubject(f.Owner))) &&
 		slices.Contains(r.HiddenBy, cause.Rule) && !f.Since.Before(cause.Since.Add(-groupWindow))
 }
 

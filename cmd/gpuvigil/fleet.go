@@ -118,7 +118,7 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 // serveFleet asks, judges, tells and answers until ctx ends.
 func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, remote *remotes, first *asking, from fleetInput, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
 	srv := server.NewFleet(server.FleetConfig{
-		Cluster: first.cluster, View: fleetView(rec), Telling: rec.telling(), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
+		Cluster: first.cluster, View: fleetView(rec), Pending: pendingJobs(rec), Telling: rec.telling(), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
 		Chart:   func(ctx context.Context, id string) ([]byte, error) { return rec.charts.Load().picture(ctx, id) },
 		Version: server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -34,7 +33,7 @@ func addHealth(app *kingpin.Application) (string, command) {
 	cmd := app.Command("health", "Say in one line whether a job may start on this node's GPUs, for Slurm's HealthCheckProgram and prolog and for node-problem-detector. "+
 		"Exits 0 if they are well, 1 if not, 2 if it cannot be known. Answers within a second.")
 	state := addStateDir(cmd)
-	maxAge := cmd.Flag("max-age", "How old what the agent knows may be.").Default("1m").Duration()
+	maxAge := length(cmd.Flag("max-age", "How old what the agent knows may be.").Default("1m"), time.Millisecond)
 	gpus := addGPUs(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		ctx, cancel := context.WithTimeout(ctx, healthLimit)
@@ -57,8 +56,8 @@ func addHealth(app *kingpin.Application) (string, command) {
 }
 
 func addGPUs(cmd *kingpin.CmdClause) *int {
-	return cmd.Flag("gpus", "How many GPUs there must be, 0 if there need be none. Default: as many as were seen since the node booted or as the driver lists, "+
-		"and one at least if there was one in an earlier boot or there is one on the PCI bus.").Default(strconv.Itoa(asSeen)).Int()
+	return whole(cmd.Flag("gpus", "How many GPUs there must be, 0 if there need be none. Default: as many as were seen since the node booted or as the driver lists, "+
+		"and one at least if there was one in an earlier boot or there is one on the PCI bus."), asSeen, 0)
 }
 
 // verdict is what is wrong with a node, in words.

@@ -20,9 +20,16 @@ import (
 
 func addWhy(app *kingpin.Application) (string, command) {
 	cmd := app.Command("why", "Say what is wrong with a subject, since when, how sure, on what evidence, what changed before, and what to do. Exit codes as for status.")
-	subject := cmd.Arg("SUBJECT", "The node (its name, or nothing), a GPU (its index, NODE/INDEX or uuid), a job, pod or other owner (job:slurm/4711), an endpoint (endpoint:URL).").String()
+	subject := cmd.Arg("SUBJECT", "The node (its name, or nothing), a GPU (its index, NODE/INDEX or uuid), a job, pod or other owner (job:slurm/4711), an endpoint (endpoint:URL); or pending.").String()
+	job := cmd.Arg("JOB", "With pending: the job or pod that has no GPUs yet, as its scheduler calls it; none lists all. The cluster role answers.").String()
 	state := addStateDir(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
+		switch {
+		case *subject == "pending":
+			return whyPending(ctx, p, *state, *job)
+		case *job != "":
+			return wrongUsage{fmt.Errorf("found %q after the subject %q: only why pending takes a job", printable(*job), printable(*subject))}
+		}
 		node, err := ask(ctx, *state)
 		if err != nil {
 			return unknown(p, err)

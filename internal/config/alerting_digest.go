@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -40,9 +41,9 @@ func (a *Alerting) checkDigest(fail func(key, format string, args ...any)) {
 	for i := range a.Alertmanager {
 		delete(names, a.Alertmanager[i].Name) // it takes alerts only
 	}
-	for _, r := range d.Receivers {
+	for i, r := range d.Receivers {
 		if !names[r] {
-			fail("alerting.digest.receivers", "found %q, allowed: %s", clean(r), strings.Join(sorted(names), ", "))
+			fail(fmt.Sprintf("alerting.digest.receivers[%d]", i), "found %q, allowed: %s", clean(r), orNone(sorted(names), "", "none, as no receiver is given under alerting.slack or alerting.webhook"))
 		}
 	}
 	if _, err := time.Parse("15:04", d.At); err != nil {

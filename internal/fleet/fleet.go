@@ -64,6 +64,12 @@ type Work struct {
 	Model            string // of GPUs that it asks for; empty: any, or not told
 	Since            time.Time
 
+	// Name is kind:id of the one job or pod that it is of, as its owner is called once it
+	// runs, and Of what else people call it: an array, what made the pod.
+	Name, Of string
+	Asked    time.Time // since when it is pending, for whatever reason
+	Told     string    // why, in the scheduler's own words
+
 	// Free and Other are the free GPUs, of what waits or could not be placed: those that
 	// are right for it, and those that are not. They are shared by what is alike.
 	Free, Other []collector.Free

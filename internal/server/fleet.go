@@ -16,12 +16,13 @@ import (
 // maxNodes is how many nodes the page of a cluster lists; the API has all.
 const maxNodes = 200
 
-// FleetConfig says what the cluster role's page and API show. View and Log are required;
+// FleetConfig says what the cluster role's page and API show. View, Pending and Log are required;
 // the functions are called from many goroutines and must not block.
 type FleetConfig struct {
 	Cluster string // its name, for the page
 	View    func() FleetView
-	Metrics http.Handler // of /metrics and /-/…
+	Pending func(job string) (jobs []PendingJob, answered int) // what has no GPUs yet, and how many schedulers have answered; an empty name stands for all
+	Metrics http.Handler                                       // of /metrics and /-/…
 
 	// Chart draws the incident with the id as a PNG, nil if there is nothing to draw; nil:
 	// nothing is drawn. Unlike the others it may take some seconds.
@@ -143,6 +144,7 @@ func (f *Fleet) api() *http.ServeMux {
 	mux.HandleFunc("GET /api/v1/nodes", answer(func(v *FleetView) any {
 		return FleetNodes{v.Time, f.cfg.Cluster, orEmpty(v.Nodes)}
 	}))
+	mux.HandleFunc("GET /api/v1/pending", f.apiPending)
 	return mux
 }
 
