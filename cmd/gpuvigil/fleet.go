@@ -47,13 +47,15 @@ func addFleet(app *kingpin.Application) (string, command) {
 	flags := kingpinflag.AddFlags(cmd, fleetListen)
 	file := cmd.Flag("config.file", "Configuration file: its sections fleet, owners, detect, rules and alerting. See gpuvigil check --example. SIGHUP reads it again.").String()
 	prometheus := cmd.Flag("prometheus.url", "Prometheus, VictoriaMetrics, Thanos or Mimir to read the nodes from, such as http://prometheus:9090; it goes before fleet.prometheus.url.").PlaceHolder("URL").String()
+	var shard *int
+	cmd.Flag("shard.index", "Which part of the nodes this one looks at, from 0; it goes before fleet.shard.index, so that all replicas can have one configuration.").PlaceHolder("INDEX").SetValue(&optional{&shard})
 	state := addStateDir(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		dir, err := stateDir(*state)
 		if err != nil {
 			return err
 		}
-		return runFleet(ctx, p.log, fleetInput{*file, *prometheus}, dir, flags)
+		return runFleet(ctx, p.log, fleetInput{*file, *prometheus, shard}, dir, flags)
 	}
 }
 
@@ -61,6 +63,7 @@ func addFleet(app *kingpin.Application) (string, command) {
 type fleetInput struct {
 	file       string // empty: the defaults
 	prometheus string // URL that goes before that of the file; empty: none is given
+	shard      *int   // index that goes before that of the file; nil: none is given
 }
 
 // runFleet asks and serves until ctx ends.
@@ -96,14 +99,17 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 		return err
 	}
 	defer closeAll([]net.Listener{socket})
-	remote, err := newRemotes(first.cfg, dir, func() []byte { return rec.role.Page(time.Now()) }, log)
+	if rec.elector, err = newElector(first.cfg, rec.outbox, log); err != nil {
+		return err
+	}
+	remote, err := newRemotes(first.cfg, dir, rec.pushed, log)
 	if err != nil {
 		return err
 	}
 	if err := rec.tellsFor(first); err != nil {
 		return err
 	}
-	first.config.Rows = append(first.config.Rows, remote.rows()...)
+	first.config.Rows = append(first.config.Rows, append(remote.rows(), rec.leads)...)
 	rec.role = fleet.New(first.config)
 	if err := rec.restore(); err != nil {
 		return err
@@ -122,6 +128,8 @@ func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, remot
 		Chart:   func(ctx context.Context, id string) ([]byte, error) { return rec.charts.Load().picture(ctx, id) },
 		Version: server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
 	})
+	// Whoever leads next begins when nothing is told here any more.
+	defer rec.elect(ctx)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runAsking(ctx, log, from, rec, remote, first, hup) })
 	group.Go(func() error {
@@ -153,8 +161,9 @@ func fleetView(rec *fleetRecorder) func() server.FleetView {
 		for i, n := range v.Nodes {
 			out.Nodes[i] = server.FleetNode(n)
 		}
+		out.Notices = rec.leaderNotice()
 		if f := rec.found.Load(); f != nil {
-			out.Notices = f.notices()
+			out.Notices = append(out.Notices, f.notices()...)
 		}
 		return out
 	}
@@ -196,9 +205,8 @@ func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *flee
 			group.Go(func() { run(inner) })
 		}
 		telling, inside := errgroup.WithContext(inner)
-		for _, run := range now.tell(inside) {
-			telling.Go(run)
-		}
+		tell := now.tell
+		telling.Go(func() error { return rec.tellWhileLeading(inside, tell) })
 		next, err := nextAsking(ctx, log, from, now, rec, hup)
 		stop()
 		group.Wait()
@@ -208,7 +216,7 @@ func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *flee
 			return errors.Join(err, failed)
 		}
 		now = next
-		now.config.Rows = append(now.config.Rows, remote.rows()...)
+		now.config.Rows = append(now.config.Rows, append(remote.rows(), rec.leads)...)
 		rec.role.Configure(now.config)
 		if err := rec.configure(now); err != nil {
 			return err
@@ -249,6 +257,9 @@ func loadFleet(from fleetInput, before *asking, log *slog.Logger) (*asking, erro
 	if from.prometheus != "" {
 		cfg.Fleet.Prometheus.URL = from.prometheus
 	}
+	if err := chooseShard(cfg, from.shard); err != nil {
+		return nil, err
+	}
 	if cfg.Fleet.Receive.Enabled && cfg.Fleet.Prometheus.Given() {
 		return nil, errors.New("fleet.receive.enabled beside --prometheus.url: use one of the two, as the same nodes would be judged twice")
 	}
@@ -276,7 +287,7 @@ func loadFleet(from fleetInput, before *asking, log *slog.Logger) (*asking, erro
 	}
 	a.outbox = alerting.OutboxConfig{GateConfig: gate(cfg), Log: log, Burst: cfg.Alerting.Burst}
 	a.outbox.Node = a.cluster
-	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: budget(cfg.Budget), Rules: settings(cfg.Rules), Price: prices.of, Budgets: fleetBudgets(cfg)}
+	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: shardBudget(cfg), Rules: settings(cfg.Rules), Price: prices.of, Budgets: fleetBudgets(cfg), Aside: cfg.Fleet.Shard.Index > 0}
 	a.config.Detect.Cluster = a.cluster
 	a.config.Brought = cfg.Fleet.Prometheus.Given() || cfg.Fleet.Receive.Enabled
 	a.config.Rows = append(a.config.Rows, server.Counters(log, metric.OutboxLength, metric.OutboxAge, metric.NotificationsSent, metric.IncidentsMarked, metric.AlertsMuted))

@@ -37,13 +37,13 @@ const tenantHeader = "X-Scope-OrgID"
 // assemblerFor returns what makes snapshots of series: that of the configuration before
 // where this one reads the same, since it knows what series say.
 func assemblerFor(cfg *config.Config, before *asking, log *slog.Logger) *series.Assembler {
-	if before != nil && before.assembler != nil && reflect.DeepEqual(before.cfg.Fleet.Prometheus, cfg.Fleet.Prometheus) &&
+	if before != nil && before.assembler != nil && reflect.DeepEqual(before.cfg.Fleet.Prometheus, cfg.Fleet.Prometheus) && reflect.DeepEqual(before.cfg.Fleet.Shard, cfg.Fleet.Shard) &&
 		reflect.DeepEqual(before.cfg.Owners.Mapping, cfg.Owners.Mapping) {
 		return before.assembler
 	}
 	described := ownerRules(cfg.Owners.Mapping)
 	return series.New(series.Config{
-		NodeLabels: cfg.Fleet.Prometheus.NodeLabels, Lookback: time.Duration(cfg.Fleet.Prometheus.Lookback), Log: log,
+		NodeLabels: cfg.Fleet.Prometheus.NodeLabels, Lookback: time.Duration(cfg.Fleet.Prometheus.Lookback), Shard: shardOf(cfg), Log: log,
 		Describe: func(o collector.Owner, container string) collector.Workload {
 			return owner.Describe(o, container, described)
 		},

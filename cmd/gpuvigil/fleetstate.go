@@ -14,6 +14,7 @@ import (
 	"gpuvigil/alerting/alertmanager"
 	"gpuvigil/detect"
 	"gpuvigil/internal/fleet"
+	"gpuvigil/internal/lease"
 	"gpuvigil/internal/store"
 )
 
@@ -35,6 +36,8 @@ type fleetRecorder struct {
 	wake   chan struct{} // has room for one
 	found  atomic.Pointer[found]
 	charts atomic.Pointer[fleetCharts] // nil: nothing is drawn
+
+	elector *lease.Elector // nil: there are no replicas
 
 	senders atomic.Pointer[[]*alertmanager.Sender] // those that run
 

@@ -39,6 +39,7 @@ func (r *fleetRecorder) tellsFor(a *asking) error {
 		}
 		return out
 	}
+	a.config.Follows = r.follows
 	a.config.Tell = func(incidents []detect.Incident) {
 		r.tell(incidents)
 		poke(senders)

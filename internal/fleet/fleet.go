@@ -125,6 +125,14 @@ type Config struct {
 	Price   func(node, model string) (perHour float64, currency string)
 	Budgets []Budget // of teams; of one that is not here the agents' configuration counts
 
+	// Aside says that the schedulers are only asked what nodes have in common: another role
+	// of the cluster, which has other nodes, judges and shows their queues.
+	Aside bool
+
+	// Follows reports whether another replica shows the findings, and what schedulers say, so
+	// that nothing counts twice; nil: there is none. It must not block.
+	Follows func() bool
+
 	// Rows add what others have to say to the page. They are called for each scrape.
 	Rows []func(add func(d *metric.Def, v float64, labels ...string))
 

@@ -173,7 +173,9 @@ func (w *watch) ask(now time.Time) *collector.Snapshot {
 		if c == nil {
 			continue
 		}
-		s.Queues = append(s.Queues, queuesOf(of.Name, c)...)
+		if !w.cfg.Aside {
+			s.Queues = append(s.Queues, queuesOf(of.Name, c)...)
+		}
 		if len(c.Ranks) > 0 {
 			w.ranks = c.Ranks
 		}
