@@ -19,6 +19,7 @@ type Receiver struct {
 	Name        string         // label value, and key in the state file
 	Notifier    Notifier       // called by one goroutine, never twice at once
 	MinSeverity rules.Severity // what is below is not sent
+	DigestOf    string         // the configured name of a receiver that this one brings digests to, and nothing else; empty: it is told incidents
 	Mentions    []string       // ids of users and groups that a page calls, where no route says other ones
 }
 
@@ -111,6 +112,8 @@ type queue struct {
 	lastErr  string             // of the last attempt
 	lastSent time.Time
 	refusing bool // the last answer was a refusal of us, not of a message
+
+	secret string // fingerprint of the secret of the last attempt; of the goroutine that delivers
 }
 
 // Take takes incidents that opened, changed or resolved into memory. It waits for

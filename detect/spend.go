@@ -209,7 +209,7 @@ func (d *Spend) work(s *collector.Snapshot, w *collector.Workload, report func(O
 	}
 	o := Observation{Subject: Subject{w.Kind, w.ID}, Cause: withoutOutput, Owner: w.Owner, Severity: rules.Ticket, Score: st.score(s.Time)}
 	if o.Score >= 1 {
-		o.Surprise = st.surprise()
+		o.At, o.Surprise = st.began(s.Time), st.surprise()
 		if st.toldAt.IsZero() || s.Time.Sub(st.toldAt) >= time.Minute {
 			st.told, st.toldAt = st.evidence(s, w), s.Time
 		}

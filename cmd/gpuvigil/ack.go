@@ -89,7 +89,7 @@ func addDrill(app *kingpin.Application) (string, command) {
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(p.out, "DRILL %s: %s, until %s\n", drilled.Incident, printable(drilled.Title), drilled.Until.Local().Format(time.TimeOnly)); err != nil {
+		if _, err := fmt.Fprintf(p.out, "DRILL %s: %s, until %s\n", drilled.Incident, printable(drilled.Title), timeOfDay(drilled.Until)); err != nil {
 			return err
 		}
 		return printTold(p, drilled.Told)

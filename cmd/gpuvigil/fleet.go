@@ -124,7 +124,7 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 // serveFleet asks, judges, tells and answers until ctx ends.
 func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, remote *remotes, first *asking, from fleetInput, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
 	srv := server.NewFleet(server.FleetConfig{
-		Cluster: first.cluster, View: fleetView(rec), Pending: pendingJobs(rec), Telling: rec.telling(), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
+		Cluster: first.cluster, View: fleetView(rec), Pending: pendingJobs(rec), Telling: rec.desk().telling(), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
 		Chart:   func(ctx context.Context, id string) ([]byte, error) { return rec.charts.Load().picture(ctx, id) },
 		Version: server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
 	})
@@ -290,7 +290,7 @@ func loadFleet(from fleetInput, before *asking, log *slog.Logger) (*asking, erro
 	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: shardBudget(cfg), Rules: settings(cfg.Rules), Price: prices.of, Budgets: fleetBudgets(cfg), Aside: cfg.Fleet.Shard.Index > 0}
 	a.config.Detect.Cluster = a.cluster
 	a.config.Brought = cfg.Fleet.Prometheus.Given() || cfg.Fleet.Receive.Enabled
-	a.config.Rows = append(a.config.Rows, server.Counters(log, metric.OutboxLength, metric.OutboxAge, metric.NotificationsSent, metric.IncidentsMarked, metric.AlertsMuted))
+	a.config.Rows = append(a.config.Rows, server.Counters(log, metric.OutboxLength, metric.OutboxAge, metric.NotificationsSent, metric.IncidentsMarked, metric.MaintenanceWindows, metric.AlertsMuted))
 	if cfg.Fleet.Agents.Given() {
 		agents := fleet.NewAgents(log, askAgent(&cfg.Fleet.Agents))
 		a.run = append(a.run, agents.Run)

@@ -9,7 +9,6 @@ import (
 	"gpuvigil/alerting/alertmanager"
 	"gpuvigil/collector"
 	"gpuvigil/detect"
-	"gpuvigil/internal/server"
 	"gpuvigil/rules"
 )
 
@@ -26,12 +25,13 @@ func (r *fleetRecorder) tellsFor(a *asking) error {
 		return alerting.Message{Incident: *i, Rule: rules.Get(i.Rule), Node: a.cluster, Links: links(i)}
 	}
 	senders, err := alertmanagers{
-		incidents: r.incidents, message: message,
+		incidents: r.incidents, message: message, context: a.outbox.Context,
 		allow: r.outbox.Allow, watches: r.watches, log: r.log,
 	}.senders(a.cfg)
 	if err != nil {
 		return err
 	}
+	a.receivers = append(a.receivers, digestReceivers(a.cfg, senders)...)
 	a.outbox.Links = func(i *detect.Incident) []alerting.Link {
 		out := links(i)
 		for _, s := range senders {
@@ -49,6 +49,12 @@ func (r *fleetRecorder) tellsFor(a *asking) error {
 		runs := []func() error{
 			func() error { return r.outbox.Run(ctx) },
 			func() error { return beats(ctx, r.outbox, a.cfg.Alerting.Heartbeat.Receivers, r.watches, r.seen) },
+		}
+		for _, listen := range listeners(a.cfg, a.receivers, r.desk().press) {
+			runs = append(runs, func() error {
+				listen(ctx)
+				return nil
+			})
 		}
 		for _, s := range senders {
 			runs = append(runs, func() error { return s.Run(ctx) })
@@ -110,18 +116,18 @@ func (r *fleetRecorder) seen() string {
 	return said
 }
 
-// telling is what page and socket can say to the outbox. A drill is about the cluster.
-func (r *fleetRecorder) telling() *server.Telling {
-	d := &desk{
+// desk takes what people say to the role. A drill is about the cluster.
+func (r *fleetRecorder) desk() *desk {
+	return &desk{
 		outbox: r.outbox, log: r.log,
 		incidents: func() []detect.Incident { return r.role.View().Incidents },
 		latest:    func() *collector.Snapshot { return nil },
 		node:      func() string { return "cluster" },
-		poke: func() {
+		senders: func() []*alertmanager.Sender {
 			if senders := r.senders.Load(); senders != nil {
-				poke(*senders)
+				return *senders
 			}
+			return nil
 		},
 	}
-	return d.telling()
 }

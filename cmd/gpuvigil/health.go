@@ -11,6 +11,7 @@ import (
 
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
+	"gpuvigil/internal/text"
 	"gpuvigil/rules"
 )
 
@@ -94,11 +95,11 @@ func (v verdict) exit() error {
 func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 	var v verdict
 	if age := now.Sub(a.snapshot.Time); age > maxAge {
-		v.unknown = append(v.unknown, fmt.Sprintf("what the agent knows is %s old", short(age)))
+		v.unknown = append(v.unknown, fmt.Sprintf("what the agent knows is %s old", text.Span(age)))
 		return v
 	}
 	if until := a.snapshot.ReleasedUntil; until.After(now) {
-		v.unknown = append(v.unknown, "the driver is released until "+until.Local().Format(time.TimeOnly))
+		v.unknown = append(v.unknown, "the driver is released until "+timeOfDay(until))
 	}
 	for _, s := range a.blind() {
 		if ofGPUs(s.Name) { // what others see is not about GPUs

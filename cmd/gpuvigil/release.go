@@ -33,7 +33,7 @@ func addRelease(app *kingpin.Application) (string, command) {
 			_, err = fmt.Fprintln(p.out, "The agent takes the driver up again.")
 			return err
 		}
-		_, err = fmt.Fprintf(p.out, "The agent holds no device file of the driver until %s.\n", r.Until.Local().Format(time.TimeOnly))
+		_, err = fmt.Fprintf(p.out, "The agent holds no device file of the driver until %s.\n", timeOfDay(r.Until))
 		return err
 	}
 }

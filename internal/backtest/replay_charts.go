@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"gpuvigil/internal/text"
 	"gpuvigil/rules"
 )
 
@@ -155,7 +156,7 @@ func (r *Replayed) bars() []bars {
 			if f.Rule == "" {
 				delays.add(clean(f.Truth.Kind), "missed", 0, "missed")
 			} else {
-				delays.add(clean(f.Truth.Kind), "found", f.After.Seconds()/longest.Seconds(), fmt.Sprintf("%s, %s", f.After.Round(time.Second), f.Rule))
+				delays.add(clean(f.Truth.Kind), "found", f.After.Seconds()/longest.Seconds(), fmt.Sprintf("%s, %s", text.Span(f.After), f.Rule))
 			}
 		}
 		out = append(out, delays)

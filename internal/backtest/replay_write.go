@@ -64,7 +64,7 @@ func (r *Replayed) writeTold(t *table) {
 		f := &in.Members[0]
 		lasted := "to the end"
 		if !in.Resolved.IsZero() {
-			lasted = in.Resolved.Sub(in.Opened).Round(time.Second).String()
+			lasted = text.Span(in.Resolved.Sub(in.Opened))
 		}
 		severity := in.Severity.String()
 		if by := gravest(in); by != nil && by != f {
@@ -111,7 +111,7 @@ func (r *Replayed) writeLabelled(t *table) {
 	for _, f := range r.Found {
 		by, after := "missed", "-"
 		if f.Rule != "" {
-			by, after = string(f.Rule), f.After.Round(time.Second).String()
+			by, after = string(f.Rule), text.Span(f.After)
 		}
 		t.line("%s\t%s\t%s\t%s\t%s\t%s", clean(f.Truth.Kind), clean(f.Truth.Node), stamp(f.Truth.From), stamp(f.Truth.To), by, after)
 	}
@@ -137,7 +137,7 @@ func (f *Figures) delayText(q float64) string {
 	if f.Found == 0 {
 		return "-"
 	}
-	return f.Delay(q).Round(time.Second).String()
+	return text.Span(f.Delay(q))
 }
 
 // writeRates writes how often people would have been told, here and in a fleet like it.

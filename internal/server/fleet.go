@@ -215,6 +215,7 @@ func (f *Fleet) pageOf(v *FleetView, now time.Time) *fleetPage {
 	}
 	if f.cfg.Telling != nil {
 		p.mark(f.cfg.Telling.Marks())
+		p.Notices = append(p.Notices, f.cfg.Telling.maintained()...)
 	}
 	p.nodes(v.Nodes, now)
 	p.Verdict = p.judged()
