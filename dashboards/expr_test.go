@@ -33,6 +33,7 @@ var undrawn = map[*metric.Def]string{
 	metric.WriteRequests: "how much the role is sent, for whoever looks into it, docs/push.md", metric.WriteBytes: "as above", metric.WriteSamples: "as above", metric.WritePending: "as above", metric.WriteKnown: "as above", metric.WriteCut: "as above",
 	metric.RuleNeed: "gpuvigil promote and status tell it; it changes with the fleet only", metric.RuleClean: "as above", metric.RuleProof: "as above",
 	metric.Heartbeat:      "for an alert on what stands still, or for somebody outside to miss: drawn it is a straight line",
+	metric.FleetLeader:    "for an alert where none of the replicas leads, or two do",
 	metric.MIGMemoryFree:  "capacity less used, which are drawn",
 	metric.SourcePage:     "where the numbers come from, not a number; that the page is not read is drawn",
 	metric.FunctionCalls:  "to divide the time by, which is drawn; the calls of all functions together are drawn",

@@ -41,10 +41,10 @@ func NewAcross(cfg FleetConfig) *Across {
 	}
 	jobs := newFleetJobs()
 	silent, straggler, queueing, versions := newFleetSilent(cfg.Cluster), newFleetStraggler(jobs), newFleetQueueing(), newFleetVersions(cfg.Pool)
-	spend, waiting := newFleetSpend(), &fleetWaiting{NewWaitingJobs(cfg.Waiting)}
+	sharing, spend, waiting := newFleetSharing(), newFleetSpend(), &fleetWaiting{NewWaitingJobs(cfg.Waiting)}
 	return &Across{
-		detectors: []Detector{silent, &fleetHung{jobs}, &fleetStalled{jobs}, queueing, waiting, straggler, spend, versions},
-		crossing:  []crossing{silent, jobs, queueing, waiting, straggler, versions}, jobs: jobs, spend: spend,
+		detectors: []Detector{silent, &fleetHung{jobs}, &fleetStalled{jobs}, queueing, waiting, straggler, sharing, spend, versions},
+		crossing:  []crossing{silent, jobs, queueing, waiting, straggler, sharing, versions}, jobs: jobs, spend: spend,
 	}
 }
 

@@ -160,7 +160,7 @@ func (g *Gatherer) work(s Subject) Subject {
 func (g *Gatherer) stops(cause, f *Finding) bool {
 	r := rules.Get(f.Rule)
 	return r != nil && cause.Severity >= rules.Ticket && cause.Owner.Kind != "" &&
-		(g.work(ownerSubject(cause.Owner)) == g.work(f.Subject) || r.Work && cause.Owner == f.Owner) &&
+		(g.work(ownerSubject(cause.Owner)) == g.work(f.Subject) || r.Work && g.work(ownerSubject(cause.Owner)) == g.work(ownerSubject(f.Owner))) &&
 		slices.Contains(r.HiddenBy, cause.Rule) && !f.Since.Before(cause.Since.Add(-groupWindow))
 }
 

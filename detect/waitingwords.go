@@ -18,9 +18,6 @@ func sayLongWait(q *collector.Queue, slo time.Duration, idle *heldIdle) Evidence
 		Expected: "nine of ten wait for less than " + span(slo) + ", as the queue declares", Confidence: Certain, Why: "told by the scheduler",
 		Action: "Look at who uses the queue's GPUs, and what the wait is for: more GPUs, another share, or what keeps the free ones from being used.",
 	}
-	if len(q.Waiting) == 0 {
-		e.Seen += "; no GPU is free that is right for them"
-	}
 	if held := idle.words(); held != "" {
 		e.Seen += "; " + held
 		e.Action = "Have the GPUs released that are held idle. " + e.Action

@@ -12,8 +12,11 @@ var known = [...][2]string{
 	{"topology.kubernetes.io/zone", "zone"}, {"topology.kubernetes.io/rack", "rack"}, {"topology.kubernetes.io/block", "block"},
 	{"cloud.google.com/gce-topology-block", "block"}, {"cloud.google.com/gce-topology-subblock", "subblock"},
 	{"topology.k8s.aws/network-node-layer-3", "network node"}, {"topology.k8s.aws/network-node-layer-2", "network layer 2"},
-	{"nvidia.com/gpu.clique", "NVLink clique"},
+	{"nvidia.com/gpu.clique", "NVLink clique"}, {"nvidia.com/gpu.sharing-strategy", "GPU sharing"},
 }
+
+// none is how GPU feature discovery says that GPUs are not shared.
+const none = "none"
 
 // places are words for where a node is, as people name labels of their own.
 var places = []string{"rack", "switch", "leaf", "spine", "pdu", "row", "room", "cage", "zone", "datacenter"}
@@ -35,7 +38,7 @@ func Where(labels map[string]string) []collector.Label {
 		if word := key[strings.LastIndexByte(key, '/')+1:]; name == "" && slices.Contains(places, word) {
 			name = word
 		}
-		if name != "" && v != "" {
+		if name != "" && v != "" && v != none {
 			out = append(out, collector.Label{Name: name, Value: v})
 		}
 	}
@@ -59,7 +62,7 @@ func WhereTold(names []string, value func(string) string) []collector.Label {
 		if word := rest[strings.LastIndexByte(rest, '_')+1:]; name == "" && slices.Contains(places, word) {
 			name = word
 		}
-		if v := value(key); name != "" && v != "" {
+		if v := value(key); name != "" && v != "" && v != none {
 			out = append(out, collector.Label{Name: name, Value: v})
 		}
 	}

@@ -11,7 +11,7 @@ import (
 func TestWhereANodeIs(t *testing.T) {
 	labels := map[string]string{
 		"topology.kubernetes.io/zone": "eu-1a", "topology.k8s.aws/network-node-layer-3": "nn-7", "example.com/rack": "r7", "switch": "leaf-12",
-		"kubernetes.io/hostname": "n1", "app": "x", "rack": "",
+		"kubernetes.io/hostname": "n1", "app": "x", "rack": "", "nvidia.com/gpu.sharing-strategy": "none",
 	}
 	want := []collector.Label{{Name: "network node", Value: "nn-7"}, {Name: "rack", Value: "r7"}, {Name: "switch", Value: "leaf-12"}, {Name: "zone", Value: "eu-1a"}}
 	if diff := cmp.Diff(want, Where(labels)); diff != "" {
