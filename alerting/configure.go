@@ -19,10 +19,10 @@ const firstStart = "first_start"
 // one may use the store at a time; it lives as long as the agent.
 func NewOutbox(st *store.Store, cfg OutboxConfig, receivers ...Receiver) (*Outbox, error) {
 	o := &Outbox{
-		store: st, log: cfg.Log, save: make(chan struct{}, 1), gate: &Gate{marks: map[string]*Mark{}},
+		store: st, log: cfg.Log, save: make(chan struct{}, 1), gate: &Gate{marks: map[string]*Mark{}, begun: map[string]*Begun{}},
 		parked: map[string]map[string]*record{}, dirty: map[string]*record{}, drills: map[string]*drill{},
 	}
-	o.extras = map[string]*extra{marksKey: {text: o.gate.marksText}, drillsKey: {text: o.drillsText}}
+	o.extras = map[string]*extra{marksKey: {text: o.gate.marksText}, drillsKey: {text: o.drillsText}, windowsKey: {text: o.gate.windowsText}}
 	if err := check(receivers); err != nil {
 		return nil, err
 	}
@@ -30,10 +30,13 @@ func NewOutbox(st *store.Store, cfg OutboxConfig, receivers ...Receiver) (*Outbo
 	if err := o.started(now); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(o.load(now), o.loadMarks(), o.loadDrills()); err != nil {
+	if err := errors.Join(o.load(now), o.loadMarks(), o.loadDrills(), o.loadWindows()); err != nil {
 		return nil, fmt.Errorf("read what is to be said: %w", err)
 	}
 	o.configure(cfg, receivers, now)
+	if len(receivers) > 0 { // else they are yet to be configured
+		o.warnOfParked()
+	}
 	return o, nil
 }
 
@@ -54,6 +57,7 @@ func (o *Outbox) Configure(cfg OutboxConfig, receivers ...Receiver) error {
 		o.parked[q.Name] = q.records
 	}
 	o.configure(cfg, receivers, time.Now())
+	o.warnOfParked()
 	return nil
 }
 
@@ -87,13 +91,22 @@ func (o *Outbox) configure(cfg OutboxConfig, receivers []Receiver, now time.Time
 		delete(o.parked, r.Name)
 		o.queues = append(o.queues, q)
 	}
+	for _, records := range o.parked {
+		for id, r := range records {
+			if now.Sub(r.Touched) > keepRef {
+				o.drop(records, id, now)
+			}
+		}
+	}
+}
+
+// warnOfParked says for whom messages wait who is not configured. The caller holds o.mu or
+// is the only one to know o.
+func (o *Outbox) warnOfParked() {
 	for name, records := range o.parked {
 		waiting := 0
-		for id, r := range records {
-			switch {
-			case now.Sub(r.Touched) > keepRef:
-				o.drop(records, id, now)
-			case r.Incident != nil:
+		for _, r := range records {
+			if r.Incident != nil {
 				waiting++
 			}
 		}

@@ -53,6 +53,11 @@ func (o *Outbox) Run(ctx context.Context) error {
 		vm.GetOrCreateGauge(name, n)
 		defer vm.UnregisterMetric(name)
 	}
+	for origin, begun := range map[string]bool{"configuration": false, "command": true} {
+		name := metric.MaintenanceWindows.Series(origin)
+		vm.GetOrCreateGauge(name, o.gate.holding(begun))
+		defer vm.UnregisterMetric(name)
+	}
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	kept := make(chan struct{})
 	go func() {
@@ -70,17 +75,19 @@ func (o *Outbox) Run(ctx context.Context) error {
 func (o *Outbox) serve(ctx context.Context, q *queue) {
 	for ctx.Err() == nil {
 		o.digest(q, time.Now())
+		o.forgiveRenewed(q, time.Now())
 		j, wait := o.next(q, time.Now())
 		if j == nil {
 			o.idle(ctx, q, wait)
 			continue
 		}
 		q.turn <- struct{}{}
+		q.secret = q.fingerprint()
 		ref, err := o.attempt(ctx, q, j)
 		<-q.turn
 		pause := o.settle(q, j, ref, err, time.Now())
 		poke(o.save)
-		sleep(ctx, pause)
+		o.rest(ctx, q, pause, err)
 	}
 }
 
@@ -110,6 +117,9 @@ func (o *Outbox) next(q *queue, now time.Time) (*job, time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	wait := min(q.insist(now), o.sumUp(q, now), o.look(q, now))
+	if _, ok := q.Notifier.(Renewable); ok && q.refusing {
+		wait = min(wait, lookForSecret)
+	}
 	r := q.pick()
 	if r == nil {
 		return nil, wait

@@ -63,7 +63,7 @@ func (c *DigestConfig) periods(now time.Time) []period {
 func (o *Outbox) digest(q *queue, now time.Time) {
 	o.mu.Lock()
 	c := o.cfg.Digest
-	if c == nil || !slices.Contains(c.Receivers, q.Name) {
+	if c == nil || !slices.Contains(c.Receivers, cmp.Or(q.DigestOf, q.Name)) {
 		o.mu.Unlock()
 		return
 	}
@@ -100,7 +100,7 @@ func (o *Outbox) sendDigest(q *queue, p period, lines []Line, now time.Time) {
 		Headline: fmt.Sprintf("%s digest of %s: %s to %s", strings.ToUpper(p.name[:1])+p.name[1:], strings.TrimSpace(place), p.from.Format(form), p.to.Format(form+" MST")),
 	}}
 	q.records[p.id()] = r
-	o.renew(r, &detect.Incident{ID: p.id(), Rule: digestRule, Cause: digestRule, Severity: rules.Info, State: detect.Firing, Opened: p.to, Updated: p.to}, now)
+	o.renew(r, &detect.Incident{ID: p.id(), Rule: digestRule, Cause: p.name, Severity: rules.Info, State: detect.Firing, Opened: p.to, Updated: p.to}, now)
 	q.put(r)
 }
 

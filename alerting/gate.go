@@ -46,6 +46,7 @@ type Gate struct {
 	cfg   GateConfig
 	first time.Time // when the agent was first started
 	marks map[string]*Mark
+	begun map[string]*Begun // maintenance, by name
 }
 
 // Allow reports whether the receiver of this name is to hear of the incident now: it is
@@ -130,14 +131,14 @@ func (g *Gate) heldBy(i *detect.Incident, sets []model.LabelSet, routes []*Route
 
 // maintained names the windows that now are, if they cover all that the incident is about.
 func (g *Gate) maintained(sets []model.LabelSet, now time.Time) string {
-	name := ""
+	name, windows := "", g.all(now)
 	for _, set := range sets {
-		k := slices.IndexFunc(g.cfg.Maintenance, func(w Window) bool { return g.within(&w, now) && w.Matchers.Matches(set) })
+		k := slices.IndexFunc(windows, func(w Window) bool { return g.within(&w, now) && w.Matchers.Matches(set) })
 		if k < 0 {
 			return ""
 		}
 		if name == "" {
-			name = g.cfg.Maintenance[k].Name
+			name = windows[k].Name
 		}
 	}
 	return name

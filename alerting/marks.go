@@ -64,7 +64,7 @@ func (o *Outbox) Mark(i detect.Incident, m *Mark) error {
 		return fmt.Errorf("mark incident %s: it has ended", i.ID)
 	}
 	if m != nil && !m.Until.IsZero() && (!m.Until.After(now) || m.Until.Sub(now) > MaxSnooze) {
-		return fmt.Errorf("snooze incident %s: give a time of at most %s", i.ID, span(MaxSnooze))
+		return fmt.Errorf("snooze incident %s: give a time of at most %s", i.ID, text.Span(MaxSnooze))
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,8 +75,8 @@ func (o *Outbox) Mark(i detect.Incident, m *Mark) error {
 	for _, q := range o.queues {
 		q.looked = time.Time{}
 		r := q.records[i.ID]
-		if r == nil || r.Ref == "" && r.Said.IsZero() || r.Merged != "" {
-			continue
+		if r == nil || !r.told() || r.Merged != "" {
+			continue // also what waits is put anew: it may be on its way, without the mark
 		}
 		state := &i
 		if r.Incident != nil && r.Incident.Updated.After(i.Updated) {

@@ -19,6 +19,7 @@ type Receiver struct {
 	Name        string         // label value, and key in the state file
 	Notifier    Notifier       // called by one goroutine, never twice at once
 	MinSeverity rules.Severity // what is below is not sent
+	DigestOf    string         // the configured name of a receiver that this one brings digests to, and nothing else; empty: it is told incidents
 	Mentions    []string       // ids of users and groups that a page calls, where no route says other ones
 }
 
@@ -89,6 +90,7 @@ type Outbox struct {
 	extras  map[string]*extra             // what people said and rehearse, by its key
 	drills  map[string]*drill             // that go on, by the incident's id
 	seq     uint64
+	newest  time.Time          // of the states that Take was given
 	dirty   map[string]*record // by key; those that are not on disk as they are
 	writing *write             // one of our own that the disk has not answered yet
 	running bool
@@ -110,6 +112,8 @@ type queue struct {
 	lastErr  string             // of the last attempt
 	lastSent time.Time
 	refusing bool // the last answer was a refusal of us, not of a message
+
+	secret string // fingerprint of the secret of the last attempt; of the goroutine that delivers
 }
 
 // Take takes incidents that opened, changed or resolved into memory. It waits for
@@ -120,6 +124,9 @@ func (o *Outbox) Take(incidents []detect.Incident) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := range incidents {
+		if at := incidents[i].Updated; at.After(o.newest) {
+			o.newest = at
+		}
 		if o.gate.follow(&incidents[i], now) {
 			o.extras[marksKey].gen++
 		}

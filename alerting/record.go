@@ -167,6 +167,9 @@ func (o *Outbox) sweep(now time.Time) {
 	if o.gate.sweep(now) {
 		o.extras[marksKey].gen++
 	}
+	if o.gate.sweepWindows(now) {
+		o.extras[windowsKey].gen++
+	}
 	for _, q := range o.queues {
 		for id, r := range q.records {
 			if r.expired(now) {

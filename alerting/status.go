@@ -12,7 +12,7 @@ const shownRefused = 20
 // Status is how one receiver stands.
 type Status struct {
 	Receiver    string        `json:"receiver"`
-	Waiting     int           `json:"waiting"`              // messages to be sent
+	Waiting     int           `json:"waiting"`              // messages to be sent, also those that wait for a receiver that refuses us
 	Held        int           `json:"held"`                 // messages that are kept back for now
 	OldestAge   time.Duration `json:"oldest_age"`           // of the first of them, in nanoseconds
 	LastSent    time.Time     `json:"last_sent,omitzero"`   // by this process
@@ -67,6 +67,10 @@ func (o *Outbox) status(q *queue, now time.Time) Status {
 			s.Held++
 		}
 		if r.Refused != nil {
+			if !r.Refused.Content { // it waits for its receiver to be mended
+				s.Waiting++
+				s.OldestAge = max(s.OldestAge, now.Sub(r.Queued))
+			}
 			s.Refused = append(s.Refused, Rejected{
 				Incident: r.Incident.ID, At: r.RefusedAt, Reason: r.Refused.Reason, Hint: r.Refused.Hint,
 				Headline: Render(Message{Incident: *r.Incident, Rule: rules.Get(r.Incident.Rule), Node: o.cfg.Node, Words: r.Words}).Headline,

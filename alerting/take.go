@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gpuvigil/detect"
+	"gpuvigil/internal/text"
 	"gpuvigil/rules"
 )
 
@@ -19,7 +20,7 @@ const lookEvery = time.Minute
 // or at the end of the queue.
 func (o *Outbox) take(q *queue, i *detect.Incident, now time.Time) {
 	r := q.records[i.ID]
-	if r != nil && r.says(i) {
+	if q.DigestOf != "" || r != nil && r.says(i) {
 		return
 	}
 	if r != nil && r.Merged != "" && o.tellMerged(q, r, i, now) {
@@ -159,7 +160,7 @@ func (o *Outbox) ring(r *record, i *detect.Incident, d decision, now time.Time) 
 	case m.over(r.Rang, now):
 		return "the snooze is over and it still fires"
 	case d.repeat > 0 && now.Sub(r.Rang) >= d.repeat && !m.acknowledges(i):
-		return "it still fires, after " + span(now.Sub(i.Opened)) + ", and nobody has acknowledged it"
+		return "it still fires, after " + text.Span(now.Sub(i.Opened)) + ", and nobody has acknowledged it"
 	}
 	return ""
 }

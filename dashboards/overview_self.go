@@ -89,6 +89,7 @@ func telling() []cog.Builder[dashboard.Panel] {
 				increase(ofNode+" {{rule}} not sent: {{reason}}", "instance, rule, reason", "$__rate_interval", sel(metric.FindingsSuppressed)),
 				value(ofNode+" {{receiver}} muted by {{by}}", sel(metric.AlertsMuted)),
 				value(ofNode+" {{mark}}", sel(metric.IncidentsMarked)),
+				value(ofNode+" maintenance by {{origin}}", sel(metric.MaintenanceWindows)),
 				noReceiver(),
 			}}),
 		graph(panel{id: 612, title: "Outbox", w: 8, h: 7,

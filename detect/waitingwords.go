@@ -9,15 +9,23 @@ import (
 	"gpuvigil/collector"
 )
 
-func sayLongWait(q *collector.Queue, slo time.Duration) Evidence {
+func sayLongWait(q *collector.Queue, slo time.Duration, idle *heldIdle) Evidence {
 	want := slo.Seconds()
-	return Evidence{
+	e := Evidence{
 		Title:    "Jobs wait longer than their queue declares",
 		Observed: q.P90.Seconds(), Want: &want,
 		Seen:     fmt.Sprintf("%s in queue %s for GPUs, one in ten for more than %s, the longest for %s", count(q.Jobs, "job waits", "jobs wait"), q.Name, span(q.P90), span(q.Longest)),
 		Expected: "nine of ten wait for less than " + span(slo) + ", as the queue declares", Confidence: Certain, Why: "told by the scheduler",
 		Action: "Look at who uses the queue's GPUs, and what the wait is for: more GPUs, another share, or what keeps the free ones from being used.",
 	}
+	if len(q.Waiting) == 0 {
+		e.Seen += "; no GPU is free that is right for them"
+	}
+	if held := idle.words(); held != "" {
+		e.Seen += "; " + held
+		e.Action = "Have the GPUs released that are held idle. " + e.Action
+	}
+	return e
 }
 
 // sayFreeGPUs says what keeps jobs from the free GPUs: "3 jobs wait for 8×H100, 44 free:

@@ -240,7 +240,7 @@ var book = []*Rule{
 			"requests wait again and again, longer than was promised, or beside a replica that has nothing to do. " +
 			"A queue that the server shows and that does not exist any more is no finding.",
 		Action:      "Add replicas, or find out why those that there are do not get the requests.",
-		Unit:        "seconds of waiting; requests that wait for growing and idle_sibling; episodes in 24 h for episodes",
+		Unit:        "seconds of waiting; requests that wait for growing and idle_sibling; episodes in 24 h for episodes; replicas for all_replicas",
 		For:         5 * time.Minute,
 		Statistical: true,
 		Hold:        5 * time.Minute,

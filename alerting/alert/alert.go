@@ -117,6 +117,12 @@ func set(l model.LabelSet, name, value string) {
 	}
 }
 
+// contexts are the lines of a message that have an annotation of their own, as templates
+// ask for: how far an incident reaches, what it costs, and what changed before it.
+var contexts = map[string]string{
+	"Who": "who", "Teams": "teams", "Serves": "serves", "Before": "before", "Lost": "lost", "Cost": "cost", "Lasted": "lasted", "Also": "also",
+}
+
 // annotations are what a person reads. They may change with each state.
 func annotations(m alerting.Message) model.LabelSet {
 	said := alerting.Render(m)
@@ -144,6 +150,11 @@ func annotations(m alerting.Message) model.LabelSet {
 		add("seen", root.Evidence.Seen, annotationSize)
 		add("expected", root.Evidence.Expected, annotationSize)
 		add("action", root.Action(), annotationSize)
+	}
+	for _, l := range said.Lines {
+		if name := contexts[l.Label]; name != "" {
+			add(name, l.Text, annotationSize)
+		}
 	}
 	for _, link := range m.Links {
 		add(linkName(link.Title), link.URL, 2*annotationSize)

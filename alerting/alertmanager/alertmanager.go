@@ -22,10 +22,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/model"
+
 	"gpuvigil/alerting"
 	"gpuvigil/alerting/alert"
 	"gpuvigil/alerting/post"
 	"gpuvigil/detect"
+	"gpuvigil/rules"
 )
 
 const (
@@ -35,8 +38,9 @@ const (
 
 // Config is how a Sender works. Name, URLs, Incidents, Message and Log are required.
 type Config struct {
-	Name string   // of the receiver, in metrics and logs
-	URLs []string // of each Alertmanager of one cluster, with a path prefix if it has one
+	Name  string         // of the receiver, in metrics and logs
+	Least rules.Severity // what is below is not told; for who asks
+	URLs  []string       // of each Alertmanager of one cluster, with a path prefix if it has one
 
 	Server post.Config // credentials and certificates, the same for all of them
 	Resend time.Duration
@@ -67,6 +71,8 @@ type Sender struct {
 	mu    sync.Mutex
 	mutes map[string][]Mute // by incident
 	known map[string]string // fingerprint of each alert that fires: its incident
+
+	there map[model.Fingerprint]bool // what our alerts were known by that were there before us; nil: not known yet
 }
 
 // New checks the configuration and reads each secret once.
@@ -99,6 +105,9 @@ func New(cfg Config) (*Sender, error) {
 // Name returns the receiver's name.
 func (s *Sender) Name() string { return s.cfg.Name }
 
+// Least returns how severe an incident has to be to be told.
+func (s *Sender) Least() rules.Severity { return s.cfg.Least }
+
 // Poke says that an incident has changed: it is told without waiting for the next
 // repetition. It never blocks.
 func (s *Sender) Poke() {
@@ -117,6 +126,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	for _, t := range s.targets {
 		group.Go(func() { t.run(ctx) })
 	}
+	group.Go(func() { s.recall(ctx) })
 	group.Go(func() { s.watch(ctx) })
 	group.Wait()
 	for _, t := range s.targets {

@@ -183,3 +183,12 @@ func labelsOf(t *testing.T, f *fakeServer) (sets []model.LabelSet) {
 	}
 	return sets
 }
+
+func jsonOf(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"gpuvigil/alerting"
+	"gpuvigil/alerting/post"
 )
 
 // maxBatch bounds how many alerts are in one request.
@@ -64,19 +65,27 @@ func (t *target) post(ctx context.Context, batch []*entry, now time.Time) error 
 	for k, e := range batch {
 		alerts[k] = e.postable(now, now.Add(endsAhead*t.cfg.Resend))
 	}
+	answer, err := t.send(ctx, alerts)
+	if err == nil {
+		t.compareClocks(answer.Header)
+	}
+	return err
+}
+
+// send makes one request.
+func (t *target) send(ctx context.Context, alerts []postable) (*post.Answer, error) {
 	body, err := json.Marshal(alerts)
 	if err != nil {
-		return fmt.Errorf("put alerts into JSON: %w", err)
+		return nil, fmt.Errorf("put alerts into JSON: %w", err)
 	}
 	answer, err := t.client.Do(ctx, http.MethodPost, t.base.JoinPath("api/v2/alerts").String(), http.Header{"Content-Type": {"application/json"}}, body)
 	if err == nil {
 		err = answer.Judge(time.Now())
 	}
 	if err != nil {
-		return fmt.Errorf("send alerts to Alertmanager at %s: %w", t.base.Host, err)
+		return nil, fmt.Errorf("send alerts to Alertmanager at %s: %w", t.base.Host, err)
 	}
-	t.compareClocks(answer.Header)
-	return nil
+	return answer, nil
 }
 
 // postable puts the alert into words that Alertmanager takes: an end that lies before

@@ -34,8 +34,9 @@ type target struct {
 	sent, retried, refused *vm.Counter
 
 	// Of the goroutine that sends.
-	book   map[string]*entry // by fingerprint
-	skewed bool              // that its clock is another was said
+	book      map[string]*entry // by fingerprint
+	inherited bool              // what was there before us is in the book
+	skewed    bool              // that its clock is another was said
 
 	mu       sync.Mutex // guards what follows
 	waiting  int        // changes that it has not taken
@@ -95,11 +96,12 @@ func (t *target) run(ctx context.Context) {
 func (t *target) update(now time.Time) {
 	firing, ended := t.current(now)
 	told := map[string]bool{} // incidents that fire here
+	there := t.inherit()
 	for _, e := range t.book {
 		told[e.incident] = told[e.incident] || e.ended.IsZero()
 	}
 	for id, o := range firing {
-		if !o.allowed && !told[o.incident] {
+		if !o.allowed && !told[o.incident] && !there[identityOf(o.Alert)] {
 			delete(firing, id)
 			continue
 		}
@@ -115,7 +117,7 @@ func (t *target) update(now time.Time) {
 		}
 		e := t.book[id]
 		// Of what ended before us, or soon after, whoever was here before may have told.
-		if e != nil && e.ended.IsZero() || e == nil && o.allowed && o.StartsAt.Before(t.began) {
+		if e != nil && e.ended.IsZero() || e == nil && (o.allowed && o.StartsAt.Before(t.began) || there[identityOf(o.Alert)]) {
 			t.book[id] = &entry{one: o, ended: o.EndsAt, change: now}
 		}
 	}

@@ -16,7 +16,6 @@ import (
 
 	vm "github.com/VictoriaMetrics/metrics"
 
-	"gpuvigil/alerting/alert"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/text"
 )
@@ -153,14 +152,8 @@ type silence struct {
 
 // look reads how our alerts stand at one Alertmanager.
 func (t *target) look(ctx context.Context, known map[string]string) (map[string][]Mute, error) {
-	u := t.base.JoinPath("api/v2/alerts")
-	filter := []string{fmt.Sprintf("source=%q", alert.Source)}
-	if t.cfg.Options.Cluster != "" {
-		filter = append(filter, fmt.Sprintf("cluster=%q", text.Clean(t.cfg.Options.Cluster, 256)))
-	}
-	u.RawQuery = url.Values{"filter": filter, "active": {"false"}}.Encode()
 	var all []gettable
-	if err := t.get(ctx, u, &all); err != nil {
+	if err := t.get(ctx, t.ours(url.Values{"active": {"false"}}), &all); err != nil {
 		return nil, err
 	}
 	return mutesOf(all, known, func(id string) (s silence, err error) {

@@ -16,6 +16,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"gpuvigil/alerting"
 )
 
 // Secret returns a password, token or URL. It is called for each request, so that a
@@ -98,6 +100,13 @@ func New(cfg Config) (*Client, error) {
 
 // Close closes the connections that are kept for the next request.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Fingerprint is another once the token or the password is; empty if it cannot be read.
+func (c *Client) Fingerprint() string {
+	req := &http.Request{Header: http.Header{}}
+	err := c.authorize(req)
+	return alerting.Fingerprint(req.Header.Get("Authorization"), err)
+}
 
 func (c *Client) authorize(req *http.Request) error {
 	if c.cfg.Token != nil {

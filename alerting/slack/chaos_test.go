@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/alertmanager/timeinterval"
+
 	"gpuvigil/alerting"
 	"gpuvigil/alerting/slack"
 	"gpuvigil/alerting/slack/slacktest"
@@ -23,11 +25,20 @@ import (
 
 var seeds = flag.Uint64("seeds", 5, "how many orders of failures the chaos tests try")
 
-const lives = 5 // of the agent, in each order
+const (
+	lives      = 5 // of the agent, in each order
+	chaosBurst = 3 // new messages in a minute that are no pages
+)
+
+// nights is a time interval in which nothing is sent.
+func nights() map[string][]timeinterval.TimeInterval {
+	return map[string][]timeinterval.TimeInterval{"nights": {{Times: []timeinterval.TimeRange{{StartMinute: 0, EndMinute: 5 * 60}}}}}
+}
 
 // TestChaos lets everything go wrong in an order that the seed decides, in virtual time,
 // so that Slack may be down for hours, and then compares what the channel shows with what
-// the engine said. Each of the agent's lives begins at another time than the one before
+// the engine said. People begin maintenance, snooze and acknowledge meanwhile, nights are
+// silent, and storms of incidents begin. Each of the agent's lives begins at another time than the one before
 // has ended: the clock was set.
 func TestChaos(t *testing.T) {
 	for seed := range *seeds {
@@ -62,6 +73,7 @@ type chaos struct {
 func newChaos(t *testing.T, seed uint64) *chaos {
 	c := &chaos{truth: newTruth(rand.New(rand.NewPCG(seed, 1))), slack: standIn(t), log: &journal{}, path: filepath.Join(t.TempDir(), "state.db")}
 	c.token.Store(slacktest.Token)
+	c.keeps = true
 	return c
 }
 
@@ -98,7 +110,9 @@ func (c *chaos) start() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	cfg := alerting.OutboxConfig{Log: c.log.logger(), Chart: func(*detect.Incident) *alerting.Chart { return nil }}
+	cfg := alerting.OutboxConfig{Log: c.log.logger(), Chart: func(*detect.Incident) *alerting.Chart { return nil }, Burst: chaosBurst,
+		Current:    func(id string) *detect.Incident { return c.current(id) },
+		GateConfig: alerting.GateConfig{Node: "n", Route: &alerting.Route{Receiver: c.t.Name(), Mute: []string{"nights"}}, Intervals: nights()}}
 	c.outbox, err = alerting.NewOutbox(c.store, cfg, alerting.Receiver{Name: c.t.Name(), Notifier: b, MinSeverity: rules.Ticket})
 	if err != nil {
 		c.t.Fatal(err)
@@ -121,7 +135,7 @@ var errFull = errors.New("no space left on device")
 
 // say gives the outbox a state, in a transaction that ends as given.
 func (c *chaos) say(i detect.Incident, end error) {
-	c.unsaved[i.ID] = i
+	c.state(i)
 	c.outbox.Take([]detect.Incident{i})
 	err := c.store.Update(func(tx *store.Tx) error { return errors.Join(c.outbox.WriteTx(tx), end) })
 	if !errors.Is(err, end) {
@@ -135,7 +149,7 @@ func (c *chaos) say(i detect.Incident, end error) {
 func (c *chaos) breakOne() {
 	method := []string{"", "chat.postMessage", "chat.update", "conversations.history", "conversations.replies"}[c.rnd.IntN(5)]
 	once := func(a slacktest.Answer) { c.slack.Answer(method, a) }
-	switch c.rnd.IntN(9) {
+	switch c.rnd.IntN(12) {
 	case 0:
 		once(slacktest.Answer{Status: 500, Body: "rollup_error"})
 	case 1:
@@ -165,6 +179,34 @@ func (c *chaos) breakOne() {
 		for _, i := range c.unsaved {
 			c.acknowledge(i)
 		}
+	case 9: // a storm of new incidents
+		for range 3 + c.rnd.IntN(8) {
+			c.say(c.move(c.open()), nil)
+		}
+	case 10: // maintenance of everything, which somebody may end
+		to := time.Now().Add(time.Duration(1+c.rnd.IntN(300)) * time.Minute)
+		if err := c.outbox.BeginMaintenance(alerting.Begun{Name: "all", Matchers: []string{`node=~".*"`}, To: to, By: "ana"}); err != nil {
+			c.t.Error(err)
+		}
+		c.during(time.Duration(c.rnd.IntN(120))*time.Minute, func() {
+			if c.rnd.IntN(2) == 0 && time.Now().Before(to) {
+				if err := c.outbox.EndMaintenance("all"); err != nil {
+					c.t.Error(err)
+				}
+			}
+		})
+	case 11: // somebody snoozes or acknowledges what fires
+		i := c.pick()
+		if _, known := c.latest(i.ID); !known {
+			return
+		}
+		m := &alerting.Mark{By: "ana", At: time.Now(), Severity: i.Severity}
+		if c.rnd.IntN(2) == 0 {
+			m.Until = m.At.Add(time.Duration(1+c.rnd.IntN(600)) * time.Minute)
+		}
+		if err := c.outbox.Mark(i, m); err != nil {
+			c.t.Error(err)
+		}
 	}
 }
 
@@ -180,26 +222,37 @@ func (c *chaos) during(d time.Duration, end func()) {
 func (c *chaos) settle() {
 	c.slack.Recover()
 	c.token.Store(slacktest.Token)
-	// What was refused is tried again when something new was taken.
-	c.say(c.move(c.pick()), nil)
+	// What was refused is tried again when something new was taken, which may be kept back.
+	for range 48 {
+		c.say(c.move(c.open()), nil)
+		if time.Sleep(30 * time.Minute); c.outbox.Status()[0].LastError == "" {
+			break
+		}
+	}
 	c.soon("Slack takes messages again", func() bool { return c.outbox.Status()[0].LastError == "" })
 	for _, i := range c.said {
 		if i.State == detect.Firing && c.rnd.IntN(2) == 0 {
 			c.say(c.end(i), nil)
 		}
 	}
-	c.soon("all is said", func() bool {
+	// What a night, maintenance or a snooze keeps back is said when they are over.
+	c.soonWithin(24*time.Hour, "all is said", func() bool {
 		s := c.outbox.Status()[0]
-		return s.Waiting == 0 && s.Unsaved == 0 && len(s.Refused) == 0
+		return s.Waiting == 0 && s.Unsaved == 0 && len(s.Refused) == 0 && s.Held == 0
 	})
 }
 
 // soon waits for hours of virtual time.
 func (c *chaos) soon(what string, ok func() bool) {
 	c.t.Helper()
-	for until := time.Now().Add(8 * time.Hour); !ok(); time.Sleep(time.Second) {
+	c.soonWithin(14*time.Hour, what, ok)
+}
+
+func (c *chaos) soonWithin(limit time.Duration, what string, ok func() bool) {
+	c.t.Helper()
+	for until := time.Now().Add(limit); !ok(); time.Sleep(time.Second) {
 		if time.Now().After(until) {
-			c.t.Fatalf("after eight hours it is not so that %s: %+v\n%s", what, c.outbox.Status(), c.log)
+			c.t.Fatalf("after %s it is not so that %s: %+v\n%s", limit, what, c.outbox.Status(), c.log)
 		}
 	}
 }

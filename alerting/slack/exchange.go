@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/slack-go/slack"
+
+	"gpuvigil/alerting"
 )
 
 const (
@@ -39,6 +41,9 @@ func (b *Bot) connect() (*conn, error) {
 	x := &exchange{base: b.cfg.Transport, secrets: []string{token}}
 	return &conn{slack.New(token, slack.OptionAPIURL(b.cfg.APIURL), slack.OptionHTTPClient(x.client())), x}, nil
 }
+
+// Fingerprint is another once the token is; empty if it cannot be read.
+func (b *Bot) Fingerprint() string { return alerting.Fingerprint(b.cfg.Token()) }
 
 func newTransport() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()

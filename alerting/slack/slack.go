@@ -53,7 +53,10 @@ type BotConfig struct {
 	Channel string
 	// Charts says that a picture of the last hours is uploaded into each thread: it
 	// shows readings, and stays in the workspace.
-	Charts    bool
+	Charts bool
+	// AppToken is the token of the app itself, with which buttons under messages are
+	// listened to; nil: there are no buttons.
+	AppToken  Secret
 	APIURL    string            // empty means Slack's own
 	Transport http.RoundTripper // nil means a transport of its own with the environment's proxies
 	Log       *slog.Logger
@@ -81,6 +84,11 @@ func NewBot(cfg BotConfig) (*Bot, error) {
 	if cfg.Transport == nil {
 		cfg.Transport = newTransport()
 	}
+	if cfg.AppToken != nil {
+		if _, err := cfg.AppToken(); err != nil {
+			return nil, fmt.Errorf("read the Slack app token: %w", err)
+		}
+	}
 	b := &Bot{cfg: cfg}
 	if channelID.MatchString(cfg.Channel) {
 		b.channel = cfg.Channel
@@ -99,7 +107,18 @@ func (b *Bot) Check(ctx context.Context) (string, error) {
 	if err := c.judge(err); err != nil {
 		return "", fmt.Errorf("ask Slack who the token belongs to: %w", err)
 	}
-	return fmt.Sprintf("%s in %s, channel %s", r.User, r.Team, b.cfg.Channel), nil
+	who := fmt.Sprintf("%s in %s, channel %s", r.User, r.Team, b.cfg.Channel)
+	if b.cfg.AppToken == nil {
+		return who, nil
+	}
+	client, x, err := b.socket()
+	if err != nil {
+		return "", err
+	}
+	if _, _, err := client.OpenContext(ctx); err != nil {
+		return "", x.socketError(err)
+	}
+	return who + ", with buttons", nil
 }
 
 // Notify posts the incident, or edits the message that ref names and tells its thread
@@ -117,7 +136,7 @@ func (b *Bot) Notify(ctx context.Context, m alerting.Message, ref string) (strin
 	}
 	text := alerting.Render(m)
 	if th.ts != "" {
-		err := b.deliver(ctx, c, &th, m.Incident.ID, text)
+		err := b.deliver(ctx, c, &th, &m, text)
 		switch {
 		case err == nil:
 			if err = b.tell(ctx, c, &th, &m, text); err == nil {
@@ -131,7 +150,7 @@ func (b *Bot) Notify(ctx context.Context, m alerting.Message, ref string) (strin
 	}
 	th = thread{channel: b.cfg.Channel, told: alerting.Begin(&m.Incident)}
 	th.told.Rung = m.Rung
-	if err := b.deliver(ctx, c, &th, m.Incident.ID, text); err != nil {
+	if err := b.deliver(ctx, c, &th, &m, text); err != nil {
 		return "", err
 	}
 	b.picture(ctx, c, &th, &m)
@@ -140,9 +159,13 @@ func (b *Bot) Notify(ctx context.Context, m alerting.Message, ref string) (strin
 
 // deliver posts the message of a thread that has none yet, or edits it. If Slack does
 // not like its form, it is sent once more as plain text.
-func (b *Bot) deliver(ctx context.Context, c *conn, th *thread, id string, text alerting.Text) error {
-	meta := metadata(messageType, id, th.told)
-	err := b.send(ctx, c, th, meta, slack.MsgOptionText(summary(text), false), slack.MsgOptionBlocks(blocks(text)...))
+func (b *Bot) deliver(ctx context.Context, c *conn, th *thread, m *alerting.Message, text alerting.Text) error {
+	id := m.Incident.ID
+	meta, form := metadata(messageType, id, th.told), blocks(text)
+	if row := b.buttons(m, text); row != nil {
+		form = append(form, row)
+	}
+	err := b.send(ctx, c, th, meta, slack.MsgOptionText(summary(text), false), slack.MsgOptionBlocks(form...))
 	var content *contentError
 	if !errors.As(err, &content) {
 		return err

@@ -3,7 +3,10 @@ package slack_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +24,9 @@ type truth struct {
 	said    map[string]detect.Incident // by id, as it was last acknowledged
 	unsaved map[string]detect.Incident // said since then, and not acknowledged
 	orphans map[string]bool            // never acknowledged before a kill: the engine found them anew
+	keeps   bool                       // some are kept back for a while, and many are told in one message
+
+	mu sync.Mutex // guards said and unsaved while others ask what is so
 }
 
 func newTruth(rnd *rand.Rand) *truth {
@@ -37,13 +43,29 @@ func (u *truth) pick() detect.Incident {
 		}
 	}
 	if len(open) == 0 || len(open) < 12 && u.rnd.IntN(3) == 0 {
-		u.opened++
-		i := example.Incidents()[u.rnd.IntN(len(example.Incidents()))]
-		i.ID, i.Severity = fmt.Sprint("i", u.opened), rules.Ticket
-		return i
+		return u.open()
 	}
 	i, _ := u.latest(open[u.rnd.IntN(len(open))])
 	return i
+}
+
+// open returns a new incident.
+func (u *truth) open() detect.Incident {
+	u.opened++
+	i := example.Incidents()[u.rnd.IntN(len(example.Incidents()))]
+	i.ID, i.Severity = fmt.Sprint("i", u.opened), rules.Ticket
+	return i
+}
+
+// current returns an incident as it is now, nil if there is none. Any goroutine may ask.
+func (u *truth) current(id string) *detect.Incident {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	i, ok := u.latest(id)
+	if !ok {
+		return nil
+	}
+	return &i
 }
 
 func (u *truth) latest(id string) (detect.Incident, bool) {
@@ -80,7 +102,16 @@ func (u *truth) end(i detect.Incident) detect.Incident {
 	return i
 }
 
+// state notes what is about to be said.
+func (u *truth) state(i detect.Incident) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.unsaved[i.ID] = i
+}
+
 func (u *truth) acknowledge(i detect.Incident) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	u.said[i.ID] = i
 	delete(u.unsaved, i.ID)
 }
@@ -113,9 +144,16 @@ func (u *truth) check(t *testing.T, s *slacktest.Server) {
 			shown[id] = append(shown[id], m)
 		}
 	}
+	together, alone := u.checkMany(t, shown), 0
 	for id, i := range u.said {
 		all := shown[id]
 		delete(shown, id)
+		if len(all) == 0 && u.keeps {
+			if i.State == detect.Firing {
+				alone++
+			}
+			continue // over before it was to be told, or told with others
+		}
 		if len(all) != 1 {
 			t.Errorf("incident %s has %d messages in the channel", id, len(all))
 			continue
@@ -131,11 +169,40 @@ func (u *truth) check(t *testing.T, s *slacktest.Server) {
 		}
 		u.checkThread(t, id, i, s.Replies(channel, all[0].TS))
 	}
+	// Of what was never acknowledged a message of many may count some.
+	if together < alone || together > alone+len(u.orphans) {
+		t.Errorf("%d incidents that fire have no message of their own, and %d are told of in those of many", alone, together)
+	}
 	for id, all := range shown {
 		if !u.orphans[id] || len(all) > 1 {
 			t.Errorf("%d messages are about incident %s, of which nobody is to hear", len(all), id)
 		}
 	}
+}
+
+var stillFire = regexp.MustCompile(`; (\d+) of them still fire`)
+
+// checkMany takes the messages of many incidents out of those that are shown, and returns
+// how many incidents that fire they tell of.
+func (u *truth) checkMany(t *testing.T, shown map[string][]slacktest.Message) (firing int) {
+	t.Helper()
+	for id, all := range shown {
+		if !strings.HasPrefix(id, "many-") {
+			continue
+		}
+		delete(shown, id)
+		said := stillFire.FindStringSubmatch(all[0].Text)
+		if len(all) != 1 || said == nil {
+			t.Errorf("%d messages of many are called %s, the first says: %s", len(all), id, all[0].Text)
+			continue
+		}
+		n, err := strconv.Atoi(said[1])
+		if err != nil {
+			t.Error(err)
+		}
+		firing += n
+	}
+	return firing
 }
 
 // checkThread holds that a thread says nothing twice, and tells the end.
@@ -147,7 +214,7 @@ func (u *truth) checkThread(t *testing.T, id string, i detect.Incident, replies 
 		if r.Text == "" {
 			continue
 		}
-		if seen[r.Text] {
+		if seen[r.Text] && !strings.Contains(r.Text, "snooze is over") {
 			t.Errorf("the thread of incident %s says twice: %s", id, r.Text)
 		}
 		seen[r.Text] = true

@@ -47,6 +47,9 @@ func (w *Webhook) Check(context.Context) (string, error) {
 	return "webhook at " + u.Host + " (not asked: a webhook can only be tried by posting)", nil
 }
 
+// Fingerprint is another once the URL is; empty if it cannot be read.
+func (w *Webhook) Fingerprint() string { return alerting.Fingerprint(w.cfg.URL()) }
+
 // url reads the webhook's URL. Its errors say nothing of what was read.
 func (w *Webhook) url() (*url.URL, error) {
 	secret, err := w.cfg.URL()

@@ -76,6 +76,15 @@ func (w *Webhook) Check(context.Context) (string, error) {
 	return "webhook at " + u.Host + ", " + signed + " (not asked: a webhook can only be tried by posting)", nil
 }
 
+// Fingerprint is another once the URL or a credential is; empty if one cannot be read.
+func (w *Webhook) Fingerprint() string {
+	at, credentials := alerting.Fingerprint(w.cfg.URL()), w.client.Fingerprint()
+	if at == "" || credentials == "" {
+		return ""
+	}
+	return at + credentials
+}
+
 // url reads the webhook's URL. Its errors say nothing of what was read.
 func (w *Webhook) url() (*url.URL, error) {
 	secret, err := w.cfg.URL()

@@ -304,7 +304,7 @@ func (a *agent) serverConfig(web *webConfig, cfg *config.Config) server.Config {
 		View:          func() *detect.View { return a.pipeline.Load().engine.View() },
 		History:       func(s detect.Subject) []detect.History { return a.pipeline.Load().engine.History(s) },
 		Changes:       func() []collector.Event { return a.pipeline.Load().engine.Changes() },
-		Telling:       a.telling(),
+		Telling:       a.desk().telling(),
 		Muted:         func() map[string][]server.Mute { return a.pipeline.Load().mutes() },
 		Booked:        a.ledger.Export,
 		Costs:         a.ledger.Costs,

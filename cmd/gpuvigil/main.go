@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 	commands := map[string]command{}
 	for _, add := range []func(*kingpin.Application) (string, command){
-		addRun, addDemo, addStatus, addWhy, addPromote, addInventory, addHealth, addCheck, addDoctor, addDashboards, addRules, addRecord, addCostReport, addBudgetReport, addFleet, addBacktest, addRelease, addAck, addUnack, addSnooze, addDrill, addNotifyTest, addRoutesTest, addVersion, addChild,
+		addRun, addDemo, addStatus, addWhy, addPromote, addInventory, addHealth, addCheck, addDoctor, addDashboards, addRules, addRecord, addCostReport, addBudgetReport, addFleet, addBacktest, addRelease, addAck, addUnack, addSnooze, addDrill, addNotifyTest, addRoutesTest, addMaintenanceList, addMaintenanceStart, addMaintenanceEnd, addVersion, addChild,
 	} {
 		name, c := add(app)
 		commands[name] = c
@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "gpuvigil: %v. Try gpuvigil help.\n", err)
+		fmt.Fprintf(stderr, "gpuvigil: %v. Try gpuvigil help.\n", named(app, args, err))
 		return usageCode(commandOf(app, args))
 	}
 	err = commands[name](ctx, &program{out: stdout, errs: stderr, log: promslog.New(logConfig)})

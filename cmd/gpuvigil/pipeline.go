@@ -50,12 +50,14 @@ type pipeline struct {
 	sampler   *collector.Sampler
 	engine    *detect.Engine
 	receivers []alerting.Receiver
+	listen    []func(context.Context) // to buttons in Slack
 	senders   []*alertmanager.Sender
 	outbox    *alerting.Outbox
 	recorder  *recorder
 	ledger    *ledger.Ledger
 	accounts  ledger.Config
 
+	began    time.Time // when it was run
 	recorded time.Time // when the state was last handed to the recorder, in the snapshots' time
 }
 
@@ -73,6 +75,7 @@ func (a *agent) build(cfg *config.Config) (*pipeline, error) {
 	if p.receivers, err = receivers(cfg, a.log); err != nil {
 		return nil, err
 	}
+	p.listen = listeners(cfg, p.receivers, a.desk().press)
 	if p.accounts, err = ledgerConfig(cfg, a.log); err != nil {
 		return nil, err
 	}
@@ -82,8 +85,9 @@ func (a *agent) build(cfg *config.Config) (*pipeline, error) {
 		incidents: func() []detect.Incident {
 			return append(p.outbox.Drills(), p.engine.View().Incidents...)
 		},
-		message: p.message, allow: p.outbox.Allow, watches: p.watches, log: a.log,
+		message: p.message, context: p.reach, allow: p.outbox.Allow, watches: p.watches, log: a.log,
 	}.senders(cfg)
+	p.receivers = append(p.receivers, digestReceivers(cfg, p.senders)...)
 	return p, err
 }
 
@@ -191,11 +195,20 @@ func (p *pipeline) inherit(old *pipeline) error {
 // run samples, detects and notifies until ctx ends, and then leaves the state to
 // the recorder.
 func (p *pipeline) run(ctx context.Context) error {
+	p.began = time.Now()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.outbox.Run(ctx) })
-	group.Go(func() error { return beats(ctx, p.outbox, p.cfg.Alerting.Heartbeat.Receivers, p.watches, p.seen) })
+	group.Go(func() error {
+		return beats(ctx, p.outbox, p.cfg.Alerting.Heartbeat.Receivers, func() bool { return p.watches() && p.settled() }, p.seen)
+	})
 	for _, s := range p.senders {
 		group.Go(func() error { return s.Run(ctx) })
+	}
+	for _, listen := range p.listen {
+		group.Go(func() error {
+			listen(ctx)
+			return nil
+		})
 	}
 	if p.labels != nil {
 		group.Go(func() error {

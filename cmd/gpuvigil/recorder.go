@@ -64,22 +64,20 @@ func stored(st *store.Store) (f findings, known *collector.Known, err error) {
 	return f, known, nil
 }
 
-// forget empties the state file of a demo but for its ledger: what was found is made up
-// anew, and what was paid is a counter, which does not go back.
+// forget empties the state file of a demo but for its ledger and for the digests that were
+// sent: what was found is made up anew, and what was paid is a counter, which does not go back.
 func forget(st *store.Store) error {
 	return st.Update(func(tx *store.Tx) error {
+		var keys []string
+		tx.Range(store.Engine, "", func(k string, _ []byte) bool {
+			keys = append(keys, k)
+			return true
+		})
 		var errs []error
-		for _, bucket := range []string{store.Engine, store.Outbox} {
-			var keys []string
-			tx.Range(bucket, "", func(k string, _ []byte) bool {
-				keys = append(keys, k)
-				return true
-			})
-			for _, k := range keys {
-				errs = append(errs, tx.Delete(bucket, k))
-			}
+		for _, k := range keys {
+			errs = append(errs, tx.Delete(store.Engine, k))
 		}
-		return errors.Join(errs...)
+		return errors.Join(append(errs, alerting.ForgetIncidents(tx))...)
 	})
 }
 

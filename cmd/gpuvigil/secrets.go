@@ -58,7 +58,8 @@ func slackNotifier(s config.Slack, log *slog.Logger) (slackReceiver, error) {
 		})
 	}
 	return slack.NewBot(slack.BotConfig{
-		Token: secret(s.TokenFile, s.TokenEnv), Channel: s.Channel, Charts: s.Charts, APIURL: s.APIURL, Log: log,
+		Token: secret(s.TokenFile, s.TokenEnv), AppToken: slack.Secret(given(s.AppTokenFile, s.AppTokenEnv)),
+		Channel: s.Channel, Charts: s.Charts, APIURL: s.APIURL, Log: log.With("receiver", s.Name),
 	})
 }
 
@@ -67,6 +68,13 @@ func slackNotifier(s config.Slack, log *slog.Logger) (slackReceiver, error) {
 func checkSecrets(c *config.Config) error {
 	var errs []error
 	for i, s := range c.Alerting.Slack {
+		if app := given(s.AppTokenFile, s.AppTokenEnv); app != nil {
+			if _, err := app(); err != nil {
+				key := fmt.Sprintf("alerting.slack[%d]", i) + givenKey(map[string]string{".app_token_file": s.AppTokenFile, ".app_token_env": s.AppTokenEnv})
+				errs = append(errs, placed(c, key, fmt.Errorf("receiver %s: read the app token: %w", s.Name, err)))
+				continue
+			}
+		}
 		if _, err := slackNotifier(s, slog.New(slog.DiscardHandler)); err != nil {
 			key := fmt.Sprintf("alerting.slack[%d]", i) + givenKey(map[string]string{
 				".token_file": s.TokenFile, ".token_env": s.TokenEnv, ".webhook_url_file": s.WebhookFile, ".webhook_url_env": s.WebhookEnv})

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,6 +19,7 @@ import (
 	"gpuvigil/alerting/alertmanager"
 	"gpuvigil/alerting/post"
 	"gpuvigil/alerting/webhook"
+	"gpuvigil/collector"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/metric"
@@ -58,7 +62,8 @@ func webhookNotifier(cfg *config.Config, w *config.Webhook) (*webhook.Webhook, e
 // alertmanagers says who repeats what is so, and where that is asked.
 type alertmanagers struct {
 	incidents func() []detect.Incident
-	message   func(*detect.Incident) alerting.Message
+	message   func(*detect.Incident) alerting.Message // without context
+	context   func(*detect.Incident) alerting.Context
 	allow     func(receiver string, least rules.Severity, i *detect.Incident) bool
 	watches   func() bool // whether incidents are still being found
 	log       *slog.Logger
@@ -69,12 +74,18 @@ type alertmanagers struct {
 func (a alertmanagers) senders(cfg *config.Config) ([]*alertmanager.Sender, error) {
 	var out []*alertmanager.Sender
 	began := time.Now()
+	known := &reaches{of: a.context, by: map[string]*known{}}
 	for i := range cfg.Alerting.Alertmanager {
 		t := &cfg.Alerting.Alertmanager[i]
 		options := alert.Options{Cluster: cfg.Cluster, Labels: t.Labels}
 		c := alertmanager.Config{
 			Name: t.Name, URLs: t.URLs, Server: alertServer(&t.Server), Resend: time.Duration(t.Resend), Look: time.Duration(*t.ReadBack),
-			Options: options, Incidents: a.incidents, Message: a.message, Log: a.log,
+			Options: options, Least: *t.MinSeverity, Incidents: a.incidents, Log: a.log,
+			Message: func(i *detect.Incident) alerting.Message {
+				m := a.message(i)
+				m.Context = known.context(i)
+				return m
+			},
 			Allow: func(i *detect.Incident) bool { return a.allow(t.Name, *t.MinSeverity, i) },
 		}
 		if cfg.Alerting.Heartbeat.Alertmanager {
@@ -93,6 +104,51 @@ func (a alertmanagers) senders(cfg *config.Config) ([]*alertmanager.Sender, erro
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// digestReceivers are the ways of digests to Alertmanagers, which are told all else without
+// an outbox.
+func digestReceivers(cfg *config.Config, senders []*alertmanager.Sender) []alerting.Receiver {
+	var out []alerting.Receiver
+	for _, s := range senders {
+		if slices.Contains(cfg.Alerting.Digest.Receivers, s.Name()) {
+			out = append(out, alerting.Receiver{Name: s.Name() + "/digest", DigestOf: s.Name(), Notifier: s.Digests()})
+		}
+	}
+	return out
+}
+
+// reaches knows how far the incidents reach that Alertmanagers are told of: it is worked
+// out when one changes, and what it reached at its worst is kept until it is forgotten.
+type reaches struct {
+	of func(*detect.Incident) alerting.Context
+
+	mu sync.Mutex
+	by map[string]*known // by incident
+}
+
+type known struct {
+	updated time.Time
+	asked   time.Time
+	context alerting.Context
+}
+
+func (r *reaches) context(i *detect.Incident) alerting.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	k := r.by[i.ID]
+	if k != nil && k.updated.Equal(i.Updated) {
+		k.asked = now
+		return k.context
+	}
+	maps.DeleteFunc(r.by, func(_ string, k *known) bool { return now.Sub(k.asked) > time.Hour })
+	c := r.of(i)
+	if k != nil {
+		c = c.Following(&k.context)
+	}
+	r.by[i.ID] = &known{i.Updated, now, c}
+	return c
 }
 
 // beats sends signs of life through the outbox until ctx ends, as long as watches says
@@ -125,9 +181,19 @@ const lookAgain = 5 * time.Second
 // longStill is for how long no snapshot may be judged before nobody watches any more.
 const longStill = 2 * time.Minute
 
-// watches reports whether snapshots are judged.
+// watches reports whether snapshots are judged: an earlier agent's are no sign of life.
 func (p *pipeline) watches() bool {
-	return time.Since(p.engine.View().Time).Abs() < longStill
+	return p.sampler.Latest() != nil && time.Since(p.engine.View().Time).Abs() < longStill
+}
+
+// settled reports whether each source has answered or has had time to: a sign of life
+// before that would count no GPUs.
+func (p *pipeline) settled() bool {
+	if time.Since(p.began) > longStill {
+		return true
+	}
+	s := p.sampler.Latest()
+	return s != nil && !slices.ContainsFunc(s.Sources, func(src collector.SourceState) bool { return src.Expected && src.Last.IsZero() })
 }
 
 // seen says what is watched, for a sign of life.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"gpuvigil/alerting"
+	"gpuvigil/alerting/alertmanager"
 	"gpuvigil/collector"
 	"gpuvigil/detect"
 	"gpuvigil/internal/server"
@@ -22,24 +24,19 @@ type desk struct {
 	incidents func() []detect.Incident
 	latest    func() *collector.Snapshot // for GPUs by their index; nil before the first
 	node      func() string              // what a drill about no GPU is about
-	poke      func()                     // senders without an outbox have something new
+	senders   func() []*alertmanager.Sender
 	log       *slog.Logger
 }
 
-// telling is what page and socket can say to the agent's outbox.
-func (a *agent) telling() *server.Telling {
-	d := &desk{
+// desk is the agent's, whatever its configuration becomes.
+func (a *agent) desk() *desk {
+	return &desk{
 		outbox: a.outbox, log: a.log,
 		incidents: func() []detect.Incident { return a.pipeline.Load().engine.View().Incidents },
 		latest:    func() *collector.Snapshot { return a.pipeline.Load().sampler.Latest() },
 		node:      func() string { return a.pipeline.Load().cfg.Node },
-		poke: func() {
-			for _, s := range a.pipeline.Load().senders {
-				s.Poke()
-			}
-		},
+		senders:   func() []*alertmanager.Sender { return a.pipeline.Load().senders },
 	}
-	return d.telling()
 }
 
 // telling is what page and socket can say to the outbox.
@@ -54,10 +51,9 @@ func (d *desk) telling() *server.Telling {
 		},
 		Mark:  d.mark,
 		Drill: d.drill,
-		Try: func(ctx context.Context, receiver string) ([]server.Told, error) {
-			sent, err := d.outbox.Try(ctx, receiver)
-			return toldBy(sent), err
-		},
+		Try:   d.try,
+
+		Maintenance: d.maintenance, Maintain: d.maintain, EndMaintenance: d.endMaintenance,
 	}
 }
 
@@ -67,6 +63,31 @@ func toldBy(sent []alerting.Sent) []server.Told {
 		out = append(out, server.Told(s))
 	}
 	return out
+}
+
+// try sends a test message to a receiver of either kind, empty for all.
+func (d *desk) try(ctx context.Context, receiver string) ([]server.Told, error) {
+	var sent []alerting.Sent
+	names := d.outbox.Receivers()
+	if len(names) > 0 && receiver == "" || slices.Contains(names, receiver) {
+		var err error
+		if sent, err = d.outbox.Try(ctx, receiver); err != nil {
+			return toldBy(sent), err
+		}
+	}
+	for _, s := range d.senders() {
+		names = append(names, s.Name())
+		if receiver == "" || receiver == s.Name() {
+			sent = append(sent, s.Try(ctx, d.node())...)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return nil, errors.New("send a test message: no receiver is configured under alerting")
+	case len(sent) == 0:
+		return nil, fmt.Errorf("send a test message: no receiver is called %q, there are: %q", receiver, names)
+	}
+	return toldBy(sent), nil
 }
 
 // mark notes what a person says of an incident.
@@ -153,7 +174,10 @@ func (d *desk) drill(rule, gpu string, length time.Duration) (*server.Drilled, e
 	if err != nil {
 		return nil, err
 	}
-	d.poke()
+	for _, s := range d.senders() {
+		sent = append(sent, d.outbox.Decide(s.Name(), s.Least(), i))
+	}
+	poke(d.senders())
 	d.log.Info("A drill has begun.", "incident", i.ID, "rule", i.Rule, "for", length)
 	return &server.Drilled{Incident: i.ID, Title: titleOf(i), Until: i.Opened.Add(length), Told: toldBy(sent)}, nil
 }
@@ -184,7 +208,7 @@ func rehearsal(rule, gpu string, s *collector.Snapshot, node string, now time.Ti
 		}
 	}
 	return &detect.Incident{
-		ID: drillPrefix + strconv.FormatInt(now.UnixMilli(), 36), Rule: r.ID, Cause: f.Cause, Severity: r.Severity, State: detect.Firing,
+		ID: drillPrefix + strconv.FormatInt(now.UnixMicro(), 36), Rule: r.ID, Cause: f.Cause, Severity: r.Severity, State: detect.Firing,
 		Opened: now, Updated: now, Members: []detect.Finding{f}, Drill: true,
 	}, nil
 }

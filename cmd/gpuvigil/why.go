@@ -16,6 +16,7 @@ import (
 	"gpuvigil/detect"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
+	"gpuvigil/internal/text"
 )
 
 func addWhy(app *kingpin.Application) (string, command) {
@@ -268,7 +269,7 @@ func (a *answer) printWhy(out io.Writer, s subject) error {
 		case detect.Pending:
 			fmt.Fprintf(w, "\nnot sure yet: %s on %s since %s\n", printable(f.Title), subjectName(f), since(f.Since, a.snapshot.Time))
 		case detect.Resolved:
-			fmt.Fprintf(w, "\nover: %s on %s, %s, lasted %s\n", printable(f.Title), subjectName(f), since(f.Resolved, a.snapshot.Time), short(f.Resolved.Sub(f.Since)))
+			fmt.Fprintf(w, "\nover: %s on %s, %s, lasted %s\n", printable(f.Title), subjectName(f), since(f.Resolved, a.snapshot.Time), text.Span(f.Resolved.Sub(f.Since)))
 		}
 	}
 	return w.Flush()
@@ -290,7 +291,7 @@ func (a *answer) printFinding(w io.Writer, f server.Finding) {
 		fmt.Fprintf(w, "expected\t%s\n", printable(f.Evidence.Expected))
 	}
 	for _, e := range f.Before {
-		fmt.Fprintf(w, "before\t%s  %s\n", e.Time.Local().Format("15:04:05"), printable(a.named(eventText(e))))
+		fmt.Fprintf(w, "before\t%s  %s\n", timeOfDay(e.Time), printable(a.named(eventText(e))))
 	}
 	if f.Before == nil {
 		fmt.Fprintf(w, "before\tnothing changed in the ten minutes before\n")

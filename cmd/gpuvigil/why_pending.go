@@ -12,6 +12,7 @@ import (
 
 	"gpuvigil/internal/fleet"
 	"gpuvigil/internal/server"
+	"gpuvigil/internal/text"
 	"gpuvigil/rules"
 )
 
@@ -127,7 +128,7 @@ func stateWords(j server.PendingJob, now time.Time) string {
 	if j.State == "running" || j.State == "starting" || j.Since.IsZero() {
 		return strings.ToUpper(words)
 	}
-	return strings.ToUpper(words) + ", for " + short(now.Sub(j.Since))
+	return strings.ToUpper(words) + ", for " + text.Span(now.Sub(j.Since))
 }
 
 func pendingQueue(j server.PendingJob) string {

@@ -38,12 +38,9 @@ func (d *Digest) Location() (*time.Location, error) { return time.LoadLocation(d
 
 func (a *Alerting) checkDigest(fail func(key, format string, args ...any)) {
 	d, names := &a.Digest, a.receivers()
-	for i := range a.Alertmanager {
-		delete(names, a.Alertmanager[i].Name) // it takes alerts only
-	}
 	for i, r := range d.Receivers {
 		if !names[r] {
-			fail(fmt.Sprintf("alerting.digest.receivers[%d]", i), "found %q, allowed: %s", clean(r), orNone(sorted(names), "", "none, as no receiver is given under alerting.slack or alerting.webhook"))
+			fail(fmt.Sprintf("alerting.digest.receivers[%d]", i), "found %q, allowed: %s", clean(r), orNone(sorted(names), "", "none, as no receiver is given under alerting.slack, alerting.webhook or alerting.alertmanager"))
 		}
 	}
 	if _, err := time.Parse("15:04", d.At); err != nil {

@@ -50,6 +50,21 @@ func (m *Matcher) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// CheckMatchers reports what is wrong with matchers that a person gives, as with those of
+// the configuration.
+func CheckMatchers(matchers []string) error {
+	for _, text := range matchers {
+		var m Matcher
+		if err := m.UnmarshalText([]byte(text)); err != nil {
+			return err
+		}
+		if !slices.Contains(MatchedLabels, m.Name) {
+			return fmt.Errorf("found label %q, allowed: %s", clean(m.Name), strings.Join(MatchedLabels, ", "))
+		}
+	}
+	return nil
+}
+
 // Labels returns the matchers for Alertmanager's packages.
 func (ms Matchers) Labels() labels.Matchers {
 	out := make(labels.Matchers, 0, len(ms))

@@ -176,16 +176,18 @@ type Alerting struct {
 
 // Slack is one Slack channel, reached by a bot token or an incoming webhook.
 type Slack struct {
-	Name        string          `yaml:"name"`
-	Channel     string          `yaml:"channel"` // with a token: the channel's id
-	TokenFile   string          `yaml:"token_file"`
-	TokenEnv    string          `yaml:"token_env"`
-	WebhookFile string          `yaml:"webhook_url_file"`
-	WebhookEnv  string          `yaml:"webhook_url_env"`
-	MinSeverity *rules.Severity `yaml:"min_severity"` // what is below is not sent; ticket if not given
-	Mentions    []string        `yaml:"mentions"`     // users and groups that a page calls, where no route says other ones
-	Charts      bool            `yaml:"charts"`       // upload a picture of the last hours into each thread; with a token only
-	APIURL      string          `yaml:"api_url"`      // for tests and proxies
+	Name         string          `yaml:"name"`
+	Channel      string          `yaml:"channel"` // with a token: the channel's id
+	TokenFile    string          `yaml:"token_file"`
+	TokenEnv     string          `yaml:"token_env"`
+	AppTokenFile string          `yaml:"app_token_file"` // with it messages have buttons
+	AppTokenEnv  string          `yaml:"app_token_env"`
+	WebhookFile  string          `yaml:"webhook_url_file"`
+	WebhookEnv   string          `yaml:"webhook_url_env"`
+	MinSeverity  *rules.Severity `yaml:"min_severity"` // what is below is not sent; ticket if not given
+	Mentions     []string        `yaml:"mentions"`     // users and groups that a page calls, where no route says other ones
+	Charts       bool            `yaml:"charts"`       // upload a picture of the last hours into each thread; with a token only
+	APIURL       string          `yaml:"api_url"`      // for tests and proxies
 }
 
 // Duration is a length of time, written as Prometheus does: 500ms, 15s, 1h30m, 7d.
@@ -427,10 +429,17 @@ func (c *Config) checkSlack(fail func(key, format string, args ...any)) {
 		if s.Charts && s.TokenFile == "" && s.TokenEnv == "" {
 			fail(key+".charts", "found true, allowed: false with a webhook, which cannot upload")
 		}
+		if app := given(s.AppTokenFile, s.AppTokenEnv); app > 1 {
+			fail(key, "found app_token_file and app_token_env, allowed: one of them")
+		} else if app == 1 && s.TokenFile == "" && s.TokenEnv == "" {
+			fail(key, "found an app token without a bot token: give token_file or token_env too, buttons are in messages of a bot")
+		}
 		checkURL(s.APIURL, key+".api_url", false, fail)
 		checkSecretFile(s.TokenFile, key+".token_file", fail)
+		checkSecretFile(s.AppTokenFile, key+".app_token_file", fail)
 		checkSecretFile(s.WebhookFile, key+".webhook_url_file", fail)
 		checkSecretEnv(s.TokenEnv, key+".token_env", fail)
+		checkSecretEnv(s.AppTokenEnv, key+".app_token_env", fail)
 		checkSecretEnv(s.WebhookEnv, key+".webhook_url_env", fail)
 	}
 }

@@ -16,6 +16,8 @@ type Fleet struct {
 	Waiting    FleetWaiting    `yaml:"waiting"`
 	Agents     FleetAgents     `yaml:"agents"`
 	Prometheus FleetPrometheus `yaml:"prometheus"`
+	Shard      FleetShard      `yaml:"shard"`
+	Leader     FleetLeader     `yaml:"leader"`
 
 	Receive     FleetReceive `yaml:"receive"`
 	RemoteWrite Push         `yaml:"remote_write"` // where the role's own series go
@@ -71,6 +73,8 @@ func defaultFleet() Fleet {
 		FleetWaiting{FreeFor: Duration(15 * time.Minute)},
 		FleetAgents{Timeout: Duration(5 * time.Second)},
 		defaultFleetPrometheus(),
+		defaultFleetShard(),
+		defaultFleetLeader(),
 		defaultFleetReceive(),
 		defaultPush(),
 	}
@@ -87,6 +91,8 @@ func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	f.Waiting.check(fail)
 	f.Prometheus.check(fail)
 	f.Agents.check(fail)
+	f.Shard.Check(fail)
+	f.Leader.check(fail)
 	f.RemoteWrite.check("fleet.remote_write", fail)
 	if f.Receive.Enabled && f.Prometheus.URL != "" {
 		fail("fleet.receive.enabled", "found true beside fleet.prometheus.url, allowed: one of the two, as the same nodes would be judged twice")

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"gpuvigil/collector"
 	"gpuvigil/collector/kube"
+	"gpuvigil/collector/kubemeta"
 	"gpuvigil/collector/owner"
 )
 
@@ -44,6 +46,22 @@ func (o *objects) podWork(places []*place) []Work {
 			w.Reason = o.reason(p, places)
 		}
 		out = append(out, w)
+	}
+	return out
+}
+
+// ranks are the running pods with GPUs that are parts of a job.
+func (o *objects) ranks() map[string]collector.Owner {
+	out := map[string]collector.Owner{}
+	for _, p := range o.pods {
+		if p.Node == "" || p.Ended() || len(o.asks(p)) == 0 {
+			continue
+		}
+		job := kubemeta.JobOf(kubemeta.Pod{Namespace: p.Namespace, Label: func(n string) string { return p.Labels[n] }, OwnerKind: p.OwnerKind, Owner: p.Owner})
+		if job.Kind != "" {
+			job.Team = o.owners.DescribePod(owner.Pod{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels}).Team
+			out[p.Namespace+"/"+p.Name] = job
+		}
 	}
 	return out
 }

@@ -74,8 +74,10 @@ var (
 		Help: "Messages by result: sent, retried, refused (not tried again at once), shadowed (would have been sent), held (kept back by maintenance, a snooze or a time interval), merged (told in one message with others). Of an Alertmanager they are changes that it took, requests that failed, and requests that it refused."})
 	IncidentsMarked = row(Def{Entity: Agent, Name: "vigil_incidents_marked", Labels: []string{"mark"},
 		Help: "Incidents that have not ended and of which a person said something, by mark: acknowledged, snoozed."})
+	MaintenanceWindows = row(Def{Entity: Agent, Name: "vigil_maintenance_windows", Labels: []string{"origin"},
+		Help: "Maintenance windows that hold now, in which what they match is told nobody, by origin: configuration, command (gpuvigil maintenance start)."})
 	OutboxLength = row(Def{Entity: Agent, Name: "vigil_outbox_messages", Labels: []string{"receiver"},
-		Help: "Messages that wait to be sent."})
+		Help: "Messages that wait to be sent, also those that wait for a receiver that refuses us to be mended."})
 	OutboxAge = row(Def{Entity: Agent, Name: "vigil_outbox_oldest_age_seconds", Labels: []string{"receiver"},
 		Help: "Age of the oldest message that waits to be sent. Of an Alertmanager: since when it lacks what is so now."})
 	AlertsMuted = row(Def{Entity: Agent, Name: "vigil_alerts_muted", Labels: []string{"receiver", "by"},

@@ -65,6 +65,13 @@ type Telling struct {
 	// Try sends a test message to a receiver, empty for all, and waits for what becomes
 	// of it.
 	Try func(ctx context.Context, receiver string) ([]Told, error)
+
+	// Maintenance returns the maintenance windows.
+	Maintenance func() []Maintenance
+	// Maintain begins the window of this name, with its matchers, until its To.
+	Maintain func(Maintenance) error
+	// EndMaintenance ends a window that somebody has begun.
+	EndMaintenance func(name string) error
 }
 
 func (s *Server) marks() map[string]Mark {
@@ -84,6 +91,7 @@ func (s *Server) tell(mux *http.ServeMux) {
 		answer, err := s.mark(r, by, r.URL.Query().Get("for"))
 		s.answer(w, answer, err)
 	})
+	s.maintenance(mux)
 	mux.HandleFunc("POST /api/v1/drill", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		d, err := time.ParseDuration(q.Get("for"))

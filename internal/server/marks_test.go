@@ -21,6 +21,8 @@ type marksDesk struct {
 	marks map[string]Mark
 	said  []string
 	tried []string
+
+	windows []Maintenance
 }
 
 func (d *marksDesk) mark(id string, m *Mark) (*Marked, error) {
@@ -52,6 +54,19 @@ func marksServer(t *testing.T, authenticated bool) (*Server, *marksDesk) {
 		Authenticated: func() bool { return authenticated }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Telling: &Telling{
 			Marks: func() map[string]Mark { return d.marks }, Mark: d.mark,
+			Maintenance: func() []Maintenance { return d.windows },
+			Maintain: func(m Maintenance) error {
+				m.Holds = true
+				d.windows = append(d.windows, m)
+				return nil
+			},
+			EndMaintenance: func(name string) error {
+				if len(d.windows) == 0 || d.windows[0].Name != name {
+					return errors.New("nobody has begun one of this name")
+				}
+				d.windows = nil
+				return nil
+			},
 			Drill: func(rule, gpu string, d time.Duration) (*Drilled, error) {
 				return &Drilled{Incident: "drill-1", Title: rule + " " + gpu + " " + d.String(), Told: []Told{{"oncall", "is told", true}}}, nil
 			},

@@ -110,6 +110,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	p := s.pageOf(s.cfg.Snapshot(), s.cfg.View(), time.Now())
 	if s.cfg.Telling != nil {
 		p.mark(s.marks())
+		p.Notices = append(p.Notices, s.cfg.Telling.maintained()...)
 	}
 	p.Paused = r.URL.Query().Has("paused")
 	var body bytes.Buffer

@@ -17,6 +17,9 @@ func (s *Server) carryOut(method string, req *http.Request, body []byte) reply {
 	if method == "upload" {
 		return s.upload(req, body)
 	}
+	if method == "apps.connections.open" {
+		return s.open(req)
+	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
 		return refuse("invalid_form_data")
@@ -31,6 +34,8 @@ func (s *Server) carryOut(method string, req *http.Request, body []byte) reply {
 		return s.post(form)
 	case "chat.update":
 		return s.update(form)
+	case "chat.postEphemeral":
+		return s.whisper(form)
 	case "conversations.history":
 		return s.page(form, true, func(m *Message) bool { return m.Thread == "" || m.Broadcast })
 	case "conversations.replies":
@@ -179,7 +184,15 @@ func refuse(word string) reply {
 type block struct {
 	Type     string
 	Text     *text
-	Elements []text
+	Elements []json.RawMessage
+}
+
+// button is an element of a block of actions.
+type button struct {
+	Type     string
+	ActionID string `json:"action_id"`
+	Value    string
+	Text     text
 }
 
 type text struct{ Type, Text string }
@@ -216,12 +229,20 @@ func check(message string, raw json.RawMessage) string {
 
 // size returns the characters of a block, and whether it is within the limits.
 func (b block) size() (n int, ok bool) {
+	if b.Type == "actions" {
+		return b.sizeOfButtons()
+	}
 	limit := map[string]int{"header": 150, "section": 3000, "context": 3000, "divider": 0}
 	most, known := limit[b.Type]
 	if !known || len(b.Elements) > 10 || b.Type == "header" && (b.Text == nil || b.Text.Type != "plain_text") {
 		return 0, false
 	}
-	texts := b.Elements
+	texts := make([]text, len(b.Elements))
+	for k, e := range b.Elements {
+		if json.Unmarshal(e, &texts[k]) != nil {
+			return 0, false
+		}
+	}
 	if b.Text != nil {
 		texts = append(texts, *b.Text)
 	}
@@ -232,6 +253,22 @@ func (b block) size() (n int, ok bool) {
 		ok = ok && u > 0 && u <= most
 	}
 	return n, ok
+}
+
+// sizeOfButtons holds a row of buttons against its limits.
+// https://docs.slack.dev/reference/block-kit/block-elements/button-element
+func (b block) sizeOfButtons() (n int, ok bool) {
+	seen := map[string]bool{}
+	for _, e := range b.Elements {
+		var one button
+		if json.Unmarshal(e, &one) != nil || one.Type != "button" || one.ActionID == "" || len(one.ActionID) > 255 || seen[one.ActionID] ||
+			units(one.Value) > 2000 || one.Text.Type != "plain_text" || one.Text.Text == "" || units(one.Text.Text) > 75 {
+			return 0, false
+		}
+		seen[one.ActionID] = true
+		n += units(one.Text.Text)
+	}
+	return n, len(b.Elements) > 0 && len(b.Elements) <= 25
 }
 
 func units(s string) int { return len(utf16.Encode([]rune(s))) }

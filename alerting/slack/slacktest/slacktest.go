@@ -1,6 +1,6 @@
 // Package slacktest is a stand-in for Slack: chat.postMessage, chat.update,
-// conversations.history and .replies, the upload of files, auth.test and an incoming
-// webhook, with the limits that Slack has and failures on demand. It keeps what a
+// conversations.history and .replies, the upload of files, auth.test, Socket Mode and an
+// incoming webhook, with the limits that Slack has and failures on demand. It keeps what a
 // person would see in each channel and thread.
 package slacktest
 
@@ -84,18 +84,27 @@ type Server struct {
 	uploads  map[string]*File // by id; those that are not complete
 	down     bool
 	token    string
+	appToken string
+	tickets  map[string]bool // that open a connection for Socket Mode
+	sockets  []*socket
+	acked    []string // ids of envelopes
+	whispers []Whisper
 	seq      int
 }
 
 // New starts a stand-in on a port of the loopback interface.
 func New() *Server {
-	s := &Server{channels: map[string][]*Message{}, ids: map[string]string{}, answers: map[string][]Answer{}, uploads: map[string]*File{}, token: Token}
+	s := &Server{channels: map[string][]*Message{}, ids: map[string]string{}, answers: map[string][]Answer{}, uploads: map[string]*File{}, token: Token,
+		appToken: AppToken, tickets: map[string]bool{}}
 	s.http = httptest.NewServer(s)
 	return s
 }
 
 // Close ends it.
-func (s *Server) Close() { s.http.Close() }
+func (s *Server) Close() {
+	s.Disconnect(true)
+	s.http.Close()
+}
 
 // APIURL is where its Web API is.
 func (s *Server) APIURL() string { return s.http.URL + "/api/" }
@@ -214,6 +223,10 @@ func (d direct) RoundTrip(req *http.Request) (resp *http.Response, err error) {
 
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if strings.HasPrefix(req.URL.Path, socketPath) {
+		s.serveSocket(w, req)
+		return
+	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
