@@ -8,8 +8,8 @@ import (
 
 // FleetShard is the part of a cluster's nodes that one of several roles looks at.
 type FleetShard struct {
-	Index int    `yaml:"index"` // from 0
-	Of    int    `yaml:"of"`    // roles in all; 1: this one has all nodes
+	Index int    `yaml:"index" in:"0..1023"` // from 0
+	Of    int    `yaml:"of" in:"1..1024"`    // roles in all; 1: this one has all nodes
 	By    string `yaml:"by"`    // the label whose values are spread over them; "": by the nodes' names
 }
 
@@ -18,7 +18,7 @@ type FleetLeader struct {
 	File      string   `yaml:"file"`      // in a directory that they share
 	Lease     string   `yaml:"lease"`     // or the name of a Lease of Kubernetes
 	Namespace string   `yaml:"namespace"` // of the Lease; "": the pod's own
-	Duration  Duration `yaml:"duration"`  // for so long one leads that is not heard of
+	Duration  Duration `yaml:"duration" in:"5s..5m"`  // for so long one leads that is not heard of
 }
 
 const maxShards = 1024
@@ -30,11 +30,11 @@ func defaultFleetLeader() FleetLeader { return FleetLeader{Duration: Duration(15
 func (s *FleetShard) Check(fail func(key, format string, args ...any)) {
 	const key = "fleet.shard"
 	if s.Of < 1 || s.Of > maxShards {
-		fail(key+".of", "found %d, allowed: from 1 to %d", s.Of, maxShards)
+		fail(key+".of", "found %d, allowed: 1 to %d", s.Of, maxShards)
 		return
 	}
 	if s.Index < 0 || s.Index >= s.Of {
-		fail(key+".index", "found %d, allowed: from 0 to %d, one less than fleet.shard.of", s.Index, s.Of-1)
+		fail(key+".index", "found %d, allowed: 0 to %d, one less than fleet.shard.of", s.Index, s.Of-1)
 	}
 	if s.By != "" && !promLabel.MatchString(s.By) {
 		fail(key+".by", "found %q, allowed: the name of a label that all series have, such as cluster, or \"\" for the node's name", clean(s.By))
@@ -60,8 +60,5 @@ func (l *FleetLeader) check(fail func(key, format string, args ...any)) {
 	}
 	if l.Namespace != "" && (l.Lease == "" || !dnsName.MatchString(l.Namespace)) {
 		fail(key+".namespace", "found %q, allowed: the name of a namespace, with lease, and only then", clean(l.Namespace))
-	}
-	if d := time.Duration(l.Duration); d < 5*time.Second || d > 5*time.Minute {
-		fail(key+".duration", "found %s, allowed: from 5s to 5m", l.Duration)
 	}
 }

@@ -22,11 +22,11 @@ func TestFleetShard(t *testing.T) {
 			t.Errorf("fleet: {%s}: error %v, want one about %s that says what is allowed: %s", text, err, key, allowed)
 		}
 	}
-	f("shard: {of: 0}", "fleet.shard.of", "from 1 to 1024")
-	f("shard: {of: 1025}", "fleet.shard.of", "from 1 to 1024")
-	f("shard: {index: 1}", "fleet.shard.index", "from 0 to 0")
-	f("shard: {index: 4, of: 4}", "fleet.shard.index", "from 0 to 3")
-	f("shard: {index: -1, of: 4}", "fleet.shard.index", "from 0 to 3")
+	f("shard: {of: 0}", "fleet.shard.of", "1 to 1024")
+	f("shard: {of: 1025}", "fleet.shard.of", "1 to 1024")
+	f("shard: {index: 1}", "fleet.shard.index", "0 to 0")
+	f("shard: {index: 4, of: 4}", "fleet.shard.index", "0 to 3")
+	f("shard: {index: -1, of: 4}", "fleet.shard.index", "0 to 1023")
 	f("shard: {of: 2, by: 'a-b'}", "fleet.shard.by", "the name of a label")
 	f("leader: {file: /a/b, lease: x}", "fleet.leader", "one of them")
 	f("leader: {file: b}", "fleet.leader.file", "the path of a file")
@@ -34,6 +34,6 @@ func TestFleetShard(t *testing.T) {
 	f("leader: {lease: A_b}", "fleet.leader.lease", "the name of a Lease")
 	f("leader: {lease: a, namespace: 'a/b'}", "fleet.leader.namespace", "the name of a namespace")
 	f("leader: {file: /a/b, namespace: x}", "fleet.leader.namespace", "the name of a namespace")
-	f("leader: {file: /a/b, duration: 4s}", "fleet.leader.duration", "from 5s to 5m")
-	f("leader: {file: /a/b, duration: 1h}", "fleet.leader.duration", "from 5s to 5m")
+	f("leader: {file: /a/b, duration: 4s}", "fleet.leader.duration", "5s to 5m")
+	f("leader: {file: /a/b, duration: 1h}", "fleet.leader.duration", "5s to 5m")
 }
