@@ -10,15 +10,15 @@ import (
 type FleetShard struct {
 	Index int    `yaml:"index" in:"0..1023"` // from 0
 	Of    int    `yaml:"of" in:"1..1024"`    // roles in all; 1: this one has all nodes
-	By    string `yaml:"by"`    // the label whose values are spread over them; "": by the nodes' names
+	By    string `yaml:"by"`                 // the label whose values are spread over them; "": by the nodes' names
 }
 
 // FleetLeader says which of several roles that look at the same notifies.
 type FleetLeader struct {
-	File      string   `yaml:"file"`      // in a directory that they share
-	Lease     string   `yaml:"lease"`     // or the name of a Lease of Kubernetes
-	Namespace string   `yaml:"namespace"` // of the Lease; "": the pod's own
-	Duration  Duration `yaml:"duration" in:"5s..5m"`  // for so long one leads that is not heard of
+	File      string   `yaml:"file"`                 // in a directory that they share
+	Lease     string   `yaml:"lease"`                // or the name of a Lease of Kubernetes
+	Namespace string   `yaml:"namespace"`            // of the Lease; "": the pod's own
+	Duration  Duration `yaml:"duration" in:"5s..5m"` // for so long one leads that is not heard of
 }
 
 const maxShards = 1024
