@@ -36,7 +36,7 @@ func (w *watcher) explained(t *tracked, now time.Time) bool {
 				return true
 			}
 		}
-		if w.rule.Anomaly && !h.rule.Whole && slices.ContainsFunc(h.order, func(cause *tracked) bool { return cause.accountsFor(t, owner, now) }) {
+		if w.rule.Anomaly && !h.rule.Whole && slices.ContainsFunc(h.order, func(cause *tracked) bool { return t.accountedBy(cause, owner, now) }) {
 			return true
 		}
 	}
@@ -65,9 +65,9 @@ func (t *tracked) accounted(now time.Time) bool {
 	return !t.explained.IsZero() && now.Sub(t.explained) <= explainedFor
 }
 
-// accountsFor reports whether an anomaly began while the cause lasted, and on what it is
+// accountedBy reports whether an anomaly began while the cause lasted, and on what it is
 // about: the GPU, its owner, or a part of the node that all its GPUs share.
-func (cause *tracked) accountsFor(t *tracked, owner Subject, now time.Time) bool {
+func (t *tracked) accountedBy(cause *tracked, owner Subject, now time.Time) bool {
 	if cause.Fired.IsZero() || cause.Severity < max(t.Severity, rules.Ticket) || t.Since.Before(cause.Since.Add(-groupWindow)) {
 		return false
 	}

@@ -32,8 +32,11 @@ const (
 	filesKnown = 24 * time.Hour
 	filesSoon  = 4 * time.Hour
 
+	kvFull    = 0.97    // use, from which on more would not show
+	kvLately  = 0.2     // of a minute in what use and requests lately were: five minutes
 	kvYoung   = 30      // minutes, after which it is known what a request takes of a KV cache
 	kvMemory  = 24 * 60 // minutes that this is learned over
+	kvSure    = 0.05    // of what a request takes: so small an error tells what it is
 	kvSuspect = 0.5     // score of a growth from which on it is learned …
 	kvHold    = 0.25    // … at this part of the speed
 )
@@ -321,10 +324,15 @@ func (d *MemoryLeak) addEndpoint(e *collector.Endpoint) {
 	if w == nil || at.Equal(w.at) {
 		return
 	}
+	passed := at.Sub(w.at)
 	w.at = at
 	if w.minute.over(at) {
 		if held, free := w.kv.end(w.leak.Growth().Score >= kvSuspect); !math.IsNaN(held) {
 			w.turn, w.limit = d.turn, held+free
+			if !w.since.IsZero() && free <= 1-kvFull && w.leak.Growth().Score < 1 {
+				// That it no longer grows is because it cannot: the growth waits.
+				w.since, w.last = w.since.Add(max(passed, time.Minute)), at
+			}
 			d.take(w, at, held)
 		}
 	}

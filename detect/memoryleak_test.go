@@ -325,3 +325,53 @@ func TestMemoryLeakForgetsInTime(t *testing.T) {
 		t.Error("what comes back is not what was saved")
 	}
 }
+
+// A server whose KV cache begins to leak some hours after its agent, while the traffic of
+// the day rises or falls, at any hour.
+func TestKVLeakIsFoundWheneverItBegins(t *testing.T) {
+	for _, rate := range []float64{0, 0.04, 0.08} {
+		for _, warm := range []float64{4, 6, 10, 12} {
+			for clock := 0; clock < 24; clock += 4 {
+				found, sure := kvLeak(t, rate, warm, clock)
+				what := fmt.Sprintf("a leak of %.0f %% of the KV cache an hour that begins %.0f h after the agent, which began at %d:00", 100*rate, warm, clock)
+				switch {
+				case rate == 0 && !math.IsNaN(found):
+					t.Errorf("a server that does not leak, begun at %d:00, leaks after %.1f h", clock, warm+found)
+				case rate > 0 && !(found >= 0 && found <= 5):
+					t.Errorf("%s, is found after %.1f h, want 5 h", what, found)
+				case rate > 0 && !(sure <= 15):
+					t.Errorf("%s, is told in a fleet of 2,000 GPUs after %.1f h, want 15 h", what, sure)
+				}
+			}
+		}
+	}
+}
+
+// kvLeak returns how many hours after its beginning a leak is found, and when it is as
+// sure as a fleet of 2,000 GPUs takes; NaN: never.
+func kvLeak(t *testing.T, rate, warm float64, clock int) (found, sure float64) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(uint64(clock), uint64(warm)))
+	d := NewMemoryLeak()
+	begin := day.Add(time.Duration(clock) * time.Hour)
+	found, sure = math.NaN(), math.NaN()
+	for m := range int(60 * (warm + 15)) {
+		now := begin.Add(time.Duration(m) * time.Minute)
+		after := now.Sub(begin).Hours() - warm
+		traffic := 0.4 + 0.3*math.Sin((hoursSince(day, now)-10)*math.Pi/12) + 0.04*rng.NormFloat64()
+		running := math.Round(128 * max(0, traffic))
+		s := &collector.Snapshot{Time: now}
+		e := endpoint(s, "GPU-0")
+		e.Set(metric.RequestsRunning, running)
+		e.Set(metric.KVCacheUsage, min(0.99, 0.04+rate*max(0, after)+0.93*running/128*(1+0.05*rng.NormFloat64())))
+		d.Observe(s, func(o Observation) {
+			if o.Score >= 1 && math.IsNaN(found) {
+				found = after
+			}
+			if o.Score >= 1 && o.Surprise >= 7.9 && math.IsNaN(sure) {
+				sure = after
+			}
+		})
+	}
+	return found, sure
+}

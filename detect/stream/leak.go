@@ -150,6 +150,23 @@ func (l *Leak) choose(number int64) {
 		}
 		number = floorBy(number, leakFactor)
 	}
+	if l.ebbs(l.best.Over) {
+		l.best.Score = min(l.best.Score, leakNearly)
+	}
+}
+
+// ebbs reports whether a rise over so long slows down, as what fills up does. In a short
+// window it looks straight; in those of up to four times the length it does not.
+func (l *Leak) ebbs(over time.Duration) bool {
+	for k := range l.levels {
+		for i, width := range leakWidths {
+			length := time.Duration(int64(width)*blocksOf(k)) * time.Second
+			if length >= over && length <= leakFactor*over && l.levels[k].windows[i].ebbs {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // floorBy divides and rounds down.

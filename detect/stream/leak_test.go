@@ -368,3 +368,36 @@ func BenchmarkLeak(b *testing.B) {
 		})
 	}
 }
+
+// A cache that fills over hours and levels off is no leak, however steady it looks for an
+// hour or two; what grows after a short warm-up is one.
+func TestSlowWarmUpIsNoLeak(t *testing.T) {
+	fill := func(tau float64) func(h float64) float64 {
+		return func(h float64) float64 { return 10 + 30*(1-math.Exp(-h/tau)) }
+	}
+	for _, c := range []struct {
+		what  string
+		value func(h float64) float64
+		leaks bool
+	}{
+		{"a cache that fills with a time constant of 1 h", fill(1), false},
+		{"a cache that fills with a time constant of 2 h", fill(2), false},
+		{"a cache that fills with a time constant of 3 h", fill(3), false},
+		{"a leak from the start", func(h float64) float64 { return 20 + 3*h }, true},
+		{"a leak behind a warm-up of an hour", func(h float64) float64 { return 10 + 10*(1-math.Exp(-3*h)) + 3*h }, true},
+	} {
+		for seed := range uint64(5) {
+			rng := rand.New(rand.NewPCG(seed, 3))
+			l, found := NewLeak(), 0.0
+			for m := range 60 * 24 {
+				h := float64(m) / 60
+				if s := l.Add(time.Unix(1_700_000_000+int64(60*m), 0), c.value(h)*(1+0.01*rng.NormFloat64())); s >= 1 && found == 0 {
+					found = h
+				}
+			}
+			if found > 0 != c.leaks || found > 6 {
+				t.Errorf("%s, seed %d: found after %.1f h, want a leak: %t, within 6 h", c.what, seed, found, c.leaks)
+			}
+		}
+	}
+}

@@ -31,7 +31,7 @@ func (l *Leak) MarshalBinary() ([]byte, error) {
 		for i := range v.windows {
 			m := &v.windows[i]
 			w.f32(m.usual)
-			w.u32(uint32(m.weight))
+			w.u32(uint32(m.weight) | ebbBit(m.ebbs))
 			w.f32(m.came)
 			w.i64(m.cameAt)
 			w.f32(m.pending)
@@ -63,7 +63,8 @@ func (l *Leak) UnmarshalBinary(data []byte) error {
 		}
 		v.growth = readGrowth(r)
 		for i := range v.windows {
-			v.windows[i] = leakWindow{usual: r.f32(), weight: uint16(r.u32()), came: r.f32(), cameAt: r.i64(), pending: r.f32(), halfBack: r.f32()}
+			usual, weight := r.f32(), r.u32()
+			v.windows[i] = leakWindow{usual: usual, weight: uint16(weight), ebbs: weight&leakEbbing != 0, came: r.f32(), cameAt: r.i64(), pending: r.f32(), halfBack: r.f32()}
 		}
 	}
 	n.best = readGrowth(r)
@@ -72,6 +73,17 @@ func (l *Leak) UnmarshalBinary(data []byte) error {
 	}
 	*l = n
 	return nil
+}
+
+// leakEbbing is the bit beside a window's weight that says that its rise levels off. A
+// release that does not know it reads the weight alone.
+const leakEbbing = 1 << 31
+
+func ebbBit(ebbs bool) uint32 {
+	if ebbs {
+		return leakEbbing
+	}
+	return 0
 }
 
 func writeGrowth(w *recordWriter, g Growth) {

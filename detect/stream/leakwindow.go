@@ -11,6 +11,8 @@ const (
 	leakEffect  = 0.08 // rise, as a share of the level: less is of no practical interest
 	leakQuarter = 0.35 // rise from each quarter of the window to the next, in its fair share
 	leakLate    = 0.7  // slope of the second half, in that of the whole
+	leakEbbs    = 0.9  // of the slope of the first half: what is surely below will level off
+	leakSure    = 3    // standard errors of each slope
 	leakUsual   = 1.5  // rise, in the mean of what windows rise or fall
 	leakCame    = 1.2  // rise, in the largest that came and went
 
@@ -28,13 +30,15 @@ type leakWindow struct {
 	cameAt   int64   // second of its last halving
 	pending  float32 // the largest rise that has not gone yet, 0 for none
 	halfBack float32 // below this level it has
+	ebbs     bool    // what rises in it will level off
 }
 
-func (w *leakWindow) restart() { w.pending = 0 }
+func (w *leakWindow) restart() { w.pending, w.ebbs = 0, false }
 
 // judge returns the score of a trend that ends at the given second.
 func (w *leakWindow) judge(t Trend, ts []int, ys []float64, second int64, young bool, scratch *trendScratch) float64 {
 	w.settle(t.Level, second)
+	w.ebbs = false
 	rise := t.Rise()
 	if !(rise > 0) || young {
 		return 0
@@ -53,7 +57,8 @@ func (w *leakWindow) judge(t Trend, ts []int, ys []float64, second int64, young 
 		return max(s, 0)
 	}
 	half := len(ys) / 2
-	late := newTrend(ts[half:], ys[half:], scratch)
+	early, late := newTrend(ts[:half], ys[:half], scratch), newTrend(ts[half:], ys[half:], scratch)
+	w.ebbs = late.Slope+float64(leakSure*late.slopeError()) < float64(leakEbbs*(early.Slope-float64(leakSure*early.slopeError())))
 	s = min(s, over(late.Slope, leakLate*t.Slope))
 	if s >= leakNearly && rise > float64(w.pending) {
 		w.pending, w.halfBack = float32(rise), float32(t.Level-float64(rise/2))

@@ -24,6 +24,15 @@ type Trend struct {
 // Rise returns how far the line rises from the first to the last value.
 func (t Trend) Rise() float64 { return float64(t.Slope * float64(t.Last-t.First)) }
 
+// slopeError is the standard error of the slope if the values scatter around the line by
+// chance, by their median absolute residual. The interval of the slope takes the bend of
+// a curve for scatter, too.
+func (t Trend) slopeError() float64 {
+	const madSigma = 1.4826 // standard deviations of the normal distribution
+	n := float64(t.N)
+	return float64(madSigma*t.Spread) * math.Sqrt(12/float64(n*float64(float64(n*n)-1)))
+}
+
 // trendScratch is memory for newTrend, so that it allocates nothing.
 type trendScratch struct {
 	slopes [maxPairs]float64

@@ -28,7 +28,7 @@ func defaultFleetLeader() FleetLeader { return FleetLeader{Duration: Duration(15
 func (s *FleetShard) Check(fail func(key, format string, args ...any)) {
 	const key = "fleet.shard"
 	if s.Index < 0 || s.Index >= max(s.Of, 1) {
-		fail(key+".index", "found %d, allowed: from 0 to %d, one less than fleet.shard.of", s.Index, max(s.Of, 1)-1)
+		fail(key+".index", "found %d, allowed: 0 to %d, one less than fleet.shard.of", s.Index, max(s.Of, 1)-1)
 	}
 	if s.By != "" && !promLabel.MatchString(s.By) {
 		fail(key+".by", "found %q, allowed: the name of a label that all series have, such as cluster, or \"\" for the node's name", clean(s.By))

@@ -24,8 +24,8 @@ func TestFleetShard(t *testing.T) {
 	}
 	f("shard: {of: 0}", "fleet.shard.of", "1 to 1024")
 	f("shard: {of: 1025}", "fleet.shard.of", "1 to 1024")
-	f("shard: {index: 1}", "fleet.shard.index", "from 0 to 0")
-	f("shard: {index: 4, of: 4}", "fleet.shard.index", "from 0 to 3")
+	f("shard: {index: 1}", "fleet.shard.index", "0 to 0")
+	f("shard: {index: 4, of: 4}", "fleet.shard.index", "0 to 3")
 	f("shard: {index: -1, of: 4}", "fleet.shard.index", "0 to 1023")
 	f("shard: {of: 2, by: 'a-b'}", "fleet.shard.by", "the name of a label")
 	f("leader: {file: /a/b, lease: x}", "fleet.leader", "one of them")
