@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gpuvigil/detect"
+	"gpuvigil/internal/text"
 )
 
 const (
@@ -41,7 +42,7 @@ type Sent struct {
 // of it.
 func (o *Outbox) Drill(i detect.Incident, d time.Duration) ([]Sent, error) {
 	if d <= 0 || d > MaxDrill {
-		return nil, fmt.Errorf("drill %s for %s: give a time of at most %s", i.Rule, span(d), span(MaxDrill))
+		return nil, fmt.Errorf("drill %s for %s: give a time of at most %s", i.Rule, text.Span(d), text.Span(MaxDrill))
 	}
 	now := time.Now()
 	i.Drill, i.State, i.Opened, i.Updated = true, detect.Firing, now, now

@@ -188,7 +188,7 @@ var endings = map[string]string{
 
 func lasted(i *detect.Incident, root *detect.Finding) string {
 	from := since(i, root).UTC()
-	text := fmt.Sprintf("%s, from %s to %s", span(i.Resolved.Sub(from)),
+	text := fmt.Sprintf("%s, from %s to %s", text.Span(i.Resolved.Sub(from)),
 		from.Format("2006-01-02 15:04:05"), i.Resolved.UTC().Format("15:04:05 MST"))
 	if ended := endings[root.Ended]; ended != "" {
 		text += "; " + ended

@@ -64,7 +64,7 @@ func (o *Outbox) Mark(i detect.Incident, m *Mark) error {
 		return fmt.Errorf("mark incident %s: it has ended", i.ID)
 	}
 	if m != nil && !m.Until.IsZero() && (!m.Until.After(now) || m.Until.Sub(now) > MaxSnooze) {
-		return fmt.Errorf("snooze incident %s: give a time of at most %s", i.ID, span(MaxSnooze))
+		return fmt.Errorf("snooze incident %s: give a time of at most %s", i.ID, text.Span(MaxSnooze))
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -141,7 +141,7 @@ func headline(m Message, root *detect.Finding) string {
 	i := &m.Incident
 	at := since(i, root).UTC().Format("15:04 MST")
 	if i.State == detect.Resolved {
-		at = "after " + span(i.Resolved.Sub(since(i, root)))
+		at = "after " + text.Span(i.Resolved.Sub(since(i, root)))
 	}
 	place, title := subject(root, m.Node), root.Title()
 	named := strings.Contains(title, root.Subject.ID)

@@ -90,6 +90,7 @@ type Outbox struct {
 	extras  map[string]*extra             // what people said and rehearse, by its key
 	drills  map[string]*drill             // that go on, by the incident's id
 	seq     uint64
+	newest  time.Time          // of the states that Take was given
 	dirty   map[string]*record // by key; those that are not on disk as they are
 	writing *write             // one of our own that the disk has not answered yet
 	running bool
@@ -123,6 +124,9 @@ func (o *Outbox) Take(incidents []detect.Incident) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := range incidents {
+		if at := incidents[i].Updated; at.After(o.newest) {
+			o.newest = at
+		}
 		if o.gate.follow(&incidents[i], now) {
 			o.extras[marksKey].gen++
 		}

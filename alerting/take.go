@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gpuvigil/detect"
+	"gpuvigil/internal/text"
 	"gpuvigil/rules"
 )
 
@@ -159,7 +160,7 @@ func (o *Outbox) ring(r *record, i *detect.Incident, d decision, now time.Time) 
 	case m.over(r.Rang, now):
 		return "the snooze is over and it still fires"
 	case d.repeat > 0 && now.Sub(r.Rang) >= d.repeat && !m.acknowledges(i):
-		return "it still fires, after " + span(now.Sub(i.Opened)) + ", and nobody has acknowledged it"
+		return "it still fires, after " + text.Span(now.Sub(i.Opened)) + ", and nobody has acknowledged it"
 	}
 	return ""
 }

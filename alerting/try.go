@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuvigil/detect"
+	"gpuvigil/internal/text"
 	"gpuvigil/rules"
 )
 
@@ -103,7 +104,7 @@ func failure(err error) string {
 	case errors.As(err, &refusal):
 		return "was " + refusal.Error()
 	case errors.As(err, &wait):
-		return "was not delivered: the receiver wants no message for " + span(wait.For)
+		return "was not delivered: the receiver wants no message for " + text.Span(wait.For)
 	}
 	return "was not delivered: " + err.Error()
 }

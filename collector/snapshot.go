@@ -44,6 +44,8 @@ type Snapshot struct {
 	Sources    []SourceState // in the order of the configuration
 	Queues     []Queue       // of the cluster's schedulers, by scheduler and name; in no snapshot of a node
 	Agent      *Agent        // what an agent says of the node; only in snapshots made of series
+	Where      []Label       // where the node is, as others know it: its rack, its switch; likewise
+	Members    []Member      // owners on this node that are parts of a job; likewise
 
 	// GPUsBefore is how many GPUs an agent had seen in the last boot before this one
 	// in which it saw any; 0 if there was none.
@@ -560,6 +562,22 @@ func (s *Snapshot) WorkloadOf(o Owner) *Workload {
 		}
 	}
 	return nil
+}
+
+// Member is an owner that is a part of a job of several: a pod, a rank of which it is.
+type Member struct{ Owner, Job Owner }
+
+// JobOf returns the job that the owner is, or is a part of; no owner if it is of none.
+func (s *Snapshot) JobOf(o Owner) Owner {
+	if o.Kind == "job" {
+		return o
+	}
+	for i := range s.Members {
+		if m := &s.Members[i]; m.Owner.Kind == o.Kind && m.Owner.ID == o.ID {
+			return m.Job
+		}
+	}
+	return Owner{}
 }
 
 // GPUPage returns the page that the GPUs come from, nil if they do not come from one

@@ -60,6 +60,29 @@ func (e *Engine) Among(gpus int) {
 	e.among = gpus
 }
 
+// Clean adds the clean history of each rule, in GPU-weeks, to a sum over the engines of
+// many nodes.
+func (e *Engine) Clean(sum map[rules.ID]float64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range e.watchers {
+		sum[w.rule.ID] += w.record.Clean - w.record.Owed
+	}
+}
+
+// CleanAmong says what clean history the engines of all nodes have together, this one
+// among them. The same detectors with the same thresholds have watched them all, so what
+// a page takes is proved by all: a node alone never has history enough for the share that
+// a whole fleet leaves it. The map is not changed, and must not be.
+func (e *Engine) CleanAmong(sum map[rules.ID]float64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cleanAmong = sum
+}
+
+// clean is the history that speaks for a rule, in GPU-weeks.
+func (e *Engine) clean(w *watcher) float64 { return max(w.record.Clean, e.cleanAmong[w.rule.ID]) }
+
 // need is the surprise, in nats, that a statistical finding of the severity must have.
 func (e *Engine) need(s rules.Severity) float64 { return max(0, -math.Log(e.share(s))) }
 
@@ -77,7 +100,7 @@ func (e *Engine) afford(w *watcher, o *Observation, s rules.Severity) rules.Seve
 	if s < rules.Page {
 		return s
 	}
-	switch clean, proof := w.record.Clean, e.proof(); {
+	switch clean, proof := e.clean(w), e.proof(); {
 	case e.state.quiet != "":
 		o.Evidence.because("not a page: the node " + e.state.quiet + " and nothing runs on its GPUs")
 	case o.Surprise == 0:

@@ -380,3 +380,30 @@ func TestDrainedNodeThatIsStillOccupied(t *testing.T) {
 	st.run(2 * time.Hour)
 	st.silent("a node of which nobody says whether it is drained")
 }
+
+// A node alone never has the clean history that a page takes where its share is that of a
+// whole fleet; all nodes together do, and what they owe counts against it.
+func TestCleanHistoryOfManyNodesIsOne(t *testing.T) {
+	o := newOdd(t, 8, Config{})
+	o.e.Among(800)
+	o.run(time.Minute)
+	sum := map[rules.ID]float64{"r": 2 * o.e.proof()}
+	o.e.CleanAmong(sum)
+	o.severity, o.surprise[0] = rules.Page, 30
+	o.run(5 * time.Minute)
+	if f := o.first(); f.Severity != rules.Page {
+		t.Errorf("a rule with twice the clean history that a page takes, on all nodes, tells %s: %s", f.Severity, f.Evidence.Why)
+	}
+	mine := map[rules.ID]float64{}
+	o.e.Clean(mine)
+	if mine["r"] > -0.9 {
+		t.Errorf("a young node that has told a finding adds %v GPU-weeks of clean history, want one taken away", mine["r"])
+	}
+	alone := newOdd(t, 8, Config{})
+	alone.e.Among(800)
+	alone.severity, alone.surprise[0] = rules.Page, 30
+	alone.run(5 * time.Minute)
+	if f := alone.first(); f.Severity != rules.Ticket {
+		t.Errorf("a node without history tells %s", f.Severity)
+	}
+}

@@ -49,7 +49,7 @@ func (e *Engine) shift(by time.Duration) {
 	for _, w := range e.watchers {
 		for _, t := range w.order {
 			t.Finding.shift(by)
-			shift(by, &t.ended, &t.flipped)
+			shift(by, &t.ended, &t.explained, &t.flipped)
 			shiftAll(by, t.comebacks)
 		}
 		shiftAll(by, w.seenAt)

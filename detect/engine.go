@@ -60,24 +60,26 @@ type Engine struct {
 
 	statistical int // rules that share the alert budget
 
-	mu        sync.Mutex
-	snapshot  *collector.Snapshot // the one being observed
-	now       time.Time           // its time
-	turn      uint64              // its number: two may be of the same time
-	step      time.Duration       // by how much the clock was set before it
-	elapsed   time.Duration       // since the one before, as far as somebody looked
-	resumed   time.Time           // since when snapshots have come without a long pause
-	changed   bool                // the view has to be rebuilt
-	gpus      int                 // the most that were seen
-	among     int                 // of how many those are, see Among
-	state     nodeState
-	events    eventLog
-	history   history
-	incidents incidents
-	flips     flips
-	finished  []Finding                    // resolved in the last day, oldest first
-	parked    map[rules.ID]json.RawMessage // state of detectors that do not run now
-	records   map[rules.ID]record          // and of their rules
+	mu       sync.Mutex
+	snapshot *collector.Snapshot // the one being observed
+	now      time.Time           // its time
+	turn     uint64              // its number: two may be of the same time
+	step     time.Duration       // by how much the clock was set before it
+	elapsed  time.Duration       // since the one before, as far as somebody looked
+	resumed  time.Time           // since when snapshots have come without a long pause
+	changed  bool                // the view has to be rebuilt
+	gpus     int                 // the most that were seen
+	among    int                 // of how many those are, see Among
+
+	cleanAmong map[rules.ID]float64 // see CleanAmong
+	state      nodeState
+	events     eventLog
+	history    history
+	incidents  incidents
+	flips      flips
+	finished   []Finding                    // resolved in the last day, oldest first
+	parked     map[rules.ID]json.RawMessage // state of detectors that do not run now
+	records    map[rules.ID]record          // and of their rules
 }
 
 // NewEngine returns an engine that runs the detectors in the given order. A rule

@@ -25,6 +25,7 @@ type Across struct {
 	detectors []Detector
 	crossing  []crossing
 	jobs      *fleetJobs
+	spend     *fleetSpend
 }
 
 // crossing is a detector that looks at all nodes. Look comes before each Observe, which
@@ -40,9 +41,10 @@ func NewAcross(cfg FleetConfig) *Across {
 	}
 	jobs := newFleetJobs()
 	silent, straggler, queueing, versions := newFleetSilent(cfg.Cluster), newFleetStraggler(jobs), newFleetQueueing(), newFleetVersions(cfg.Pool)
+	spend, waiting := newFleetSpend(), &fleetWaiting{NewWaitingJobs(cfg.Waiting)}
 	return &Across{
-		detectors: []Detector{silent, &fleetHung{jobs}, &fleetStalled{jobs}, queueing, NewWaitingJobs(cfg.Waiting), straggler, versions},
-		crossing:  []crossing{silent, jobs, queueing, straggler, versions}, jobs: jobs,
+		detectors: []Detector{silent, &fleetHung{jobs}, &fleetStalled{jobs}, queueing, waiting, straggler, spend, versions},
+		crossing:  []crossing{silent, jobs, queueing, waiting, straggler, versions}, jobs: jobs, spend: spend,
 	}
 }
 
@@ -50,14 +52,14 @@ func NewAcross(cfg FleetConfig) *Across {
 func (a *Across) Detectors() []Detector { return a.detectors }
 
 // Look lets the detectors see all nodes; the engine's Observe with the same time follows.
-// It takes out of the nodes' findings those that are told of the whole job: a part of a
-// job that hangs is no job that hangs.
+// It takes out of the nodes' findings those that are told of the whole: a part of a job
+// that hangs is no job that hangs, and what a team spends on one node is a part of it.
 func (a *Across) Look(now time.Time, heard []Heard) {
 	for _, c := range a.crossing {
 		c.look(now, heard)
 	}
 	for i := range heard {
-		heard[i].Findings = slices.DeleteFunc(heard[i].Findings, a.jobs.joint)
+		heard[i].Findings = slices.DeleteFunc(heard[i].Findings, func(f Finding) bool { return a.jobs.joint(f) || a.spend.joint(f) })
 	}
 }
 

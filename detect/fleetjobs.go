@@ -12,7 +12,7 @@ import (
 	"gpuvigil/rules"
 )
 
-// fleetJobs are the jobs that have GPUs on several nodes.
+// fleetJobs are the jobs that have GPUs on several nodes, or in several pods.
 type fleetJobs struct {
 	of      map[Subject]*fleetJob
 	order   []*fleetJob
@@ -26,9 +26,10 @@ type fleetJob struct {
 	gpus  int
 }
 
-// jobPart is what a job has on one node, and what that says of it.
+// jobPart is what a job, or a pod of it, has on one node, and what that says of it.
 type jobPart struct {
 	node          string
+	who           collector.Owner // the job, or the pod
 	snapshot      *collector.Snapshot
 	gpus          []*collector.GPU
 	hung, stalled *Finding // nil: it does not say so
@@ -36,7 +37,7 @@ type jobPart struct {
 
 func newFleetJobs() *fleetJobs { return &fleetJobs{scratch: map[collector.Owner]*fleetJob{}} }
 
-// look finds the jobs of several nodes.
+// look finds the jobs of several nodes, and of several pods.
 func (j *fleetJobs) look(_ time.Time, heard []Heard) {
 	clear(j.scratch)
 	j.of, j.order = map[Subject]*fleetJob{}, nil
@@ -47,19 +48,17 @@ func (j *fleetJobs) look(_ time.Time, heard []Heard) {
 		}
 		for k := range s.GPUs {
 			who := holder(&s.GPUs[k])
-			if who.Kind != "job" {
+			whole := s.JobOf(who)
+			if whole.Kind == "" {
 				continue
 			}
-			job := j.scratch[who]
+			job := j.scratch[whole]
 			if job == nil {
-				job = &fleetJob{owner: who}
-				j.scratch[who] = job
+				job = &fleetJob{owner: whole}
+				j.scratch[whole] = job
 				j.order = append(j.order, job)
 			}
-			if n := len(job.parts); n == 0 || job.parts[n-1].snapshot != s {
-				job.parts = append(job.parts, jobPart{node: heard[i].Node, snapshot: s, hung: saysOf(&heard[i], who, rules.IDJobHung), stalled: saysOf(&heard[i], who, rules.IDJobStalled)})
-			}
-			part := &job.parts[len(job.parts)-1]
+			part := job.part(&heard[i], who)
 			part.gpus = append(part.gpus, &s.GPUs[k])
 			job.gpus++
 		}
@@ -67,7 +66,32 @@ func (j *fleetJobs) look(_ time.Time, heard []Heard) {
 	j.order = slices.DeleteFunc(j.order, func(job *fleetJob) bool { return len(job.parts) < 2 })
 	for _, job := range j.order {
 		j.of[ownerSubject(job.owner)] = job
+		for i := range job.parts {
+			j.of[ownerSubject(job.parts[i].who)] = job
+		}
 	}
+}
+
+// part returns what an owner has of the job on a node. GPUs come node by node.
+func (job *fleetJob) part(h *Heard, who collector.Owner) *jobPart {
+	for i := len(job.parts) - 1; i >= 0 && job.parts[i].snapshot == h.Snapshot; i-- {
+		if job.parts[i].who == who {
+			return &job.parts[i]
+		}
+	}
+	job.parts = append(job.parts, jobPart{node: h.Node, who: who, snapshot: h.Snapshot, hung: saysOf(h, who, rules.IDJobHung), stalled: saysOf(h, who, rules.IDJobStalled)})
+	return &job.parts[len(job.parts)-1]
+}
+
+// on says on how many nodes the job is.
+func (job *fleetJob) on() string {
+	n := 0
+	for i := range job.parts {
+		if i == 0 || job.parts[i].snapshot != job.parts[i-1].snapshot {
+			n++
+		}
+	}
+	return count(n, "node", "nodes")
 }
 
 // saysOf returns what a node says of the job by a rule: a copy, or nil.
@@ -167,7 +191,7 @@ func (job *fleetJob) sayHung(spinning int, odd []oddRank, lasted time.Duration) 
 	want := lowPower * limit
 	ev := Evidence{
 		Title:    fmt.Sprintf("%s hangs: %d of its %d GPUs spin", job.owner, spinning, job.gpus),
-		Seen:     fmt.Sprintf("%d of %d GPUs on %d nodes at 100 %% utilization", spinning, job.gpus, len(job.parts)),
+		Seen:     fmt.Sprintf("%d of %d GPUs on %s at 100 %% utilization", spinning, job.gpus, job.on()),
 		Observed: float64(spinning), Confidence: VerySure, Why: "utilization and power agree on all of its nodes",
 	}
 	if power > 0 && limit > 0 {
@@ -215,7 +239,7 @@ func (d *fleetStalled) Observe(s *collector.Snapshot, report func(Observation)) 
 			o.Score = max(1, lasted.Seconds()/stallFor.Seconds())
 			o.Evidence = Evidence{
 				Title:    fmt.Sprintf("%s stalls: it worked, and has done nothing for %s", job.owner, span(lasted)),
-				Seen:     fmt.Sprintf("%d of %d GPUs on %d nodes are under a tenth of their usual activity for %s", gpus, job.gpus, len(job.parts), span(lasted)),
+				Seen:     fmt.Sprintf("%d of %d GPUs on %s are under a tenth of their usual activity for %s", gpus, job.gpus, job.on(), span(lasted)),
 				Expected: "work, or writing a checkpoint", Observed: float64(gpus), Confidence: VerySure, Why: "its nodes agree",
 			}
 		}

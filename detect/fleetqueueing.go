@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 const maxServices = 1024 // of which the replicas of several nodes are compared
 
 // fleetQueueing is rule queueing for the replicas of a model on several nodes: requests
-// wait at one while another has nothing to do.
+// wait at one while another has nothing to do, or all of them are at their limit, as their
+// nodes say each for itself.
 type fleetQueueing struct {
 	of    map[service]*replicas
 	order []service
@@ -39,6 +41,11 @@ type replicas struct {
 	idle    []placed
 	waits   float64 // requests
 	owner   collector.Owner
+
+	full      int       // that are at their limit
+	fullSince time.Time // all of them; the last to get there
+	queued    float64   // requests, at all
+	cache     float64   // the fullest KV cache; NaN: none is told
 }
 
 type placed struct{ node, url string }
@@ -57,7 +64,7 @@ func (d *fleetQueueing) look(now time.Time, heard []Heard) {
 		}
 		for k := range s.Endpoints {
 			if e := &s.Endpoints[k]; e.Model != "" && s.Time.Sub(e.SampledAt(metric.Fast)) <= sampleGap {
-				d.take(heard[i].Node, s, e)
+				d.take(&heard[i], e)
 			}
 		}
 	}
@@ -70,8 +77,9 @@ func (d *fleetQueueing) look(now time.Time, heard []Heard) {
 	}
 }
 
-func (d *fleetQueueing) take(node string, s *collector.Snapshot, e *collector.Endpoint) {
-	who, _ := s.OwnerOf(e)
+func (d *fleetQueueing) take(h *Heard, e *collector.Endpoint) {
+	node := h.Node
+	who, _ := h.Snapshot.OwnerOf(e)
 	group, _ := groupOf(who)
 	key := service{e.Engine, e.Model, cmp.Or(group, who.Team)}
 	r := d.of[key]
@@ -83,11 +91,20 @@ func (d *fleetQueueing) take(node string, s *collector.Snapshot, e *collector.En
 		d.of[key] = r
 	}
 	if !r.seen.Equal(d.now) {
-		*r = replicas{share: r.share, since: r.since, nodes: map[string]bool{}, seen: d.now}
+		*r = replicas{share: r.share, since: r.since, nodes: map[string]bool{}, seen: d.now, cache: math.NaN()}
 	}
 	r.all++
 	r.nodes[node] = true
 	waiting, running := e.Value(metric.RequestsWaiting), e.Value(metric.RequestsRunning)
+	if since, full := atLimit(h, e); full {
+		r.full++
+		r.fullSince = later(r.fullSince, since)
+		r.owner = who
+	}
+	r.queued += positive(waiting)
+	if used := e.Value(metric.KVCacheUsage); !(used <= r.cache) {
+		r.cache = used
+	}
 	switch {
 	case waiting >= 1 && e.Value(metric.EndpointStale) != 1:
 		r.waiting = append(r.waiting, placed{node, e.URL})
@@ -96,6 +113,24 @@ func (d *fleetQueueing) take(node string, s *collector.Snapshot, e *collector.En
 	case waiting == 0 && running == 0 && e.Value(metric.EndpointUp) != 0:
 		r.idle = append(r.idle, placed{node, e.URL})
 	}
+}
+
+// atLimit reports whether the replica's node says that it is at its limit, and since when.
+func atLimit(h *Heard, e *collector.Endpoint) (since time.Time, full bool) {
+	for i := range h.Findings {
+		f := &h.Findings[i]
+		if f.State == Firing && f.Cause != causeIdleSibling && f.Cause != causeEpisodes && speaksOf(f, e) && (!full || f.Since.Before(since)) {
+			since, full = f.Since, true
+		}
+	}
+	return since, full
+}
+
+// speaksOf reports whether a finding is of an endpoint's queue, or of a GPU that is the
+// reason of it.
+func speaksOf(f *Finding, e *collector.Endpoint) bool {
+	return f.Rule == rules.IDQueueing && f.Subject == EndpointSubject(e) ||
+		f.Rule == rules.IDSaturatedGPU && f.Subject.Kind == "gpu" && slices.Contains(e.GPUs, f.Subject.ID)
 }
 
 // judge takes up one look. Replicas beside each other on one node are that node's to tell.
@@ -129,7 +164,30 @@ func (d *fleetQueueing) Observe(_ *collector.Snapshot, report func(Observation))
 			o.Node = r.waiting[0].node
 		}
 		report(o)
+		o = Observation{Subject: key.subject(), Cause: causeAllReplicas, Severity: rules.Ticket, Owner: r.owner, Score: 0.9 * float64(r.full) / float64(r.all)}
+		if r.full == r.all {
+			o.Score, o.At, o.Evidence = max(1, min(r.queued, 1000)), r.fullSince, r.sayFull(d.now, key.model)
+		}
+		report(o)
 	}
+}
+
+func (r *replicas) sayFull(now time.Time, model string) Evidence {
+	want := float64(r.all - 1)
+	e := Evidence{
+		Title: fmt.Sprintf("All %d replicas of %s are at their limit", r.all, model), Observed: float64(r.full), Want: &want,
+		Seen:     fmt.Sprintf("%s at all %d replicas on %s for %s", wait(r.queued), r.all, count(len(r.nodes), "node", "nodes"), span(now.Sub(r.fullSince))),
+		Expected: "a replica that has room for what the others have not", Confidence: VerySure, Why: "each replica's node says it by its own queue",
+		Action: "Add replicas: no balancing of load helps where none has room. Scale on waiting requests, not on CPU usage.",
+	}
+	if r.cache >= 0 {
+		e.Seen += fmt.Sprintf("; the fullest KV cache is at %s", percentOf(r.cache))
+	}
+	return e
+}
+
+func wait(requests float64) string {
+	return count(int(math.Round(requests)), "request waits", "requests wait")
 }
 
 func (r *replicas) say(now time.Time) Evidence {

@@ -82,10 +82,16 @@ func (job *fleetJob) merged(now time.Time) *collector.Snapshot {
 	for i := range job.parts {
 		p := &job.parts[i]
 		for _, g := range p.gpus {
-			s.GPUs = append(s.GPUs, *g)
+			one := *g
+			if p.who != job.owner {
+				one.Owners = []collector.Owner{job.owner}
+			}
+			s.GPUs = append(s.GPUs, one)
 		}
-		if w := p.snapshot.WorkloadOf(job.owner); w != nil && len(s.Workloads) == 0 && tellsPace(w) {
-			s.Workloads = append(s.Workloads, *w)
+		if w := p.snapshot.WorkloadOf(p.who); w != nil && len(s.Workloads) == 0 && tellsPace(w) {
+			of := *w
+			of.Owner = job.owner
+			s.Workloads = append(s.Workloads, of)
 		}
 	}
 	return s

@@ -3,6 +3,7 @@ package detect
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -52,11 +53,14 @@ type Gatherer struct {
 	incidents incidents
 	finished  []Finding
 	onsets    map[onsetKey]*onsets
-	flip      *flip // findings of many nodes that began at once
+	records   map[rules.ID]*record // how often each rule was told of
+	flip      *flip                // findings of many nodes that began at once
 	changed   bool
 	published time.Time // when the incidents in the view were made
 	view      atomic.Pointer[View]
 	capped    map[rules.ID]*vm.Counter
+	jobs      map[Subject]Subject // of which job a pod is, as the newest look has it
+	models    map[Subject]string  // which model a GPU that is at its limit serves, likewise
 }
 
 // gatherKey identifies a finding among those of all nodes.
@@ -92,7 +96,7 @@ func NewGatherer(cfg GathererConfig) *Gatherer {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gatherer{cfg: cfg, nodes: map[string]*heardNode{}, findings: map[gatherKey]*gathered{}, onsets: map[onsetKey]*onsets{}, capped: map[rules.ID]*vm.Counter{}}
+	g := &Gatherer{cfg: cfg, nodes: map[string]*heardNode{}, findings: map[gatherKey]*gathered{}, onsets: map[onsetKey]*onsets{}, records: map[rules.ID]*record{}, jobs: map[Subject]Subject{}, models: map[Subject]string{}, capped: map[rules.ID]*vm.Counter{}}
 	g.incidents.across = g
 	g.view.Store(&View{})
 	return g
@@ -109,7 +113,14 @@ func (g *Gatherer) View() *View { return g.view.Load() }
 func (g *Gatherer) Gather(now time.Time, heard []Heard) []Incident {
 	g.now = now
 	g.turn++
+	clear(g.jobs)
+	clear(g.models)
 	for i := range heard {
+		if s := heard[i].Snapshot; s != nil {
+			for _, m := range s.Members {
+				g.jobs[ownerSubject(m.Owner)] = ownerSubject(m.Job)
+			}
+		}
 		g.hear(&heard[i])
 	}
 	g.end()
@@ -140,6 +151,9 @@ func (g *Gatherer) hear(h *Heard) {
 		}
 		if f.Node == "" {
 			f.Node = h.Node
+		}
+		if f.Rule == rules.IDSaturatedGPU && h.Snapshot != nil {
+			g.serves(h.Snapshot, f)
 		}
 		k := gatherKey{f.Node, f.Rule, key{f.Subject, f.Cause}}
 		t := g.findings[k]
@@ -244,6 +258,17 @@ func (g *Gatherer) cap(id rules.ID) {
 	c.Inc()
 }
 
+// standings tells how often each rule was told of in the last seven days.
+func (g *Gatherer) standings() []Standing {
+	var out []Standing
+	for _, id := range slices.Sorted(maps.Keys(g.records)) {
+		if n := g.records[id].firedSince(epochDay(g.now) - lastWeek + 1); n > 0 {
+			out = append(out, Standing{Rule: id, Fired: n})
+		}
+	}
+	return out
+}
+
 // forget drops nodes of which nothing has been heard for long.
 func (g *Gatherer) forget() {
 	for name, n := range g.nodes {
@@ -260,7 +285,7 @@ func (g *Gatherer) forget() {
 
 // publish makes the view.
 func (g *Gatherer) publish(told bool) {
-	v := &View{Time: g.now}
+	v := &View{Time: g.now, Standings: g.standings()}
 	drop := max(len(g.finished)-maxFinished, 0)
 	for drop < len(g.finished) && g.now.Sub(g.finished[drop].Resolved) >= keepResolved {
 		drop++

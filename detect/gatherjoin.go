@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"gpuvigil/collector"
 	"gpuvigil/detect/stream"
 	"gpuvigil/rules"
 )
@@ -74,8 +75,21 @@ func (g *Gatherer) join() {
 	for _, t := range fresh {
 		t.joined = true
 		g.changed = true
+		g.count(t.Rule)
 		g.incidents.join(&t.tracked, g.now)
 	}
+}
+
+// count notes that a finding of a rule was told. Rules that the book does not have are
+// those of newer agents: they have no place of their own.
+func (g *Gatherer) count(id rules.ID) {
+	if rules.Get(id) == nil {
+		return
+	}
+	if g.records[id] == nil {
+		g.records[id] = &record{}
+	}
+	g.records[id].fired(g.now, false)
 }
 
 // of returns the incident that a finding belongs to, or nil: that of the fault it follows
@@ -86,7 +100,7 @@ func (g *Gatherer) of(t *tracked) *incident {
 	}
 	chance := g.onsets[onsetKey{t.Rule, t.Cause}].expected(g.now)
 	for _, belongs := range [...]func(*incident, *tracked) bool{
-		(*incident).explains, (*incident).ofNode, (*incident).ofWork,
+		g.explains, (*incident).ofNode, g.ofWork,
 		func(in *incident, t *tracked) bool { return in.ofEvent(t) && g.beyondChance(t, chance) },
 	} {
 		for _, in := range slices.Backward(g.incidents.all) {
@@ -128,16 +142,25 @@ func (g *Gatherer) beyondChance(t *tracked, chance float64) bool {
 
 // explains reports whether the finding is about a job that a fault of the incident
 // stopped on another node, or the other way round.
-func (in *incident) explains(t *tracked) bool {
+func (g *Gatherer) explains(in *incident, t *tracked) bool {
 	return slices.ContainsFunc(in.Members, func(f Finding) bool {
-		return f.State == Firing && (stops(&f, &t.Finding) || stops(&t.Finding, &f))
+		return f.State == Firing && (g.stops(&f, &t.Finding) || g.stops(&t.Finding, &f))
 	})
 }
 
+// work is what stops as a whole: of a pod that is a rank of a job the job.
+func (g *Gatherer) work(s Subject) Subject {
+	if job, ok := g.jobs[s]; ok {
+		return job
+	}
+	return s
+}
+
 // stops reports whether a finding is the cause of another one, which is about its owner.
-func stops(cause, f *Finding) bool {
+func (g *Gatherer) stops(cause, f *Finding) bool {
 	r := rules.Get(f.Rule)
-	return r != nil && cause.Severity >= rules.Ticket && cause.Owner.Kind != "" && ownerSubject(cause.Owner) == f.Subject &&
+	return r != nil && cause.Severity >= rules.Ticket && cause.Owner.Kind != "" &&
+		(g.work(ownerSubject(cause.Owner)) == g.work(f.Subject) || r.Work && cause.Owner == f.Owner) &&
 		slices.Contains(r.HiddenBy, cause.Rule) && !f.Since.Before(cause.Since.Add(-groupWindow))
 }
 
@@ -159,17 +182,50 @@ func (in *incident) ofNode(t *tracked) bool {
 
 // ofWork reports whether the same job, or another replica of the same model, already is in
 // the incident for the same reason.
-func (in *incident) ofWork(t *tracked) bool {
-	if in.Rule != t.Rule || in.Cause != t.Cause || in.State != Firing {
+func (g *Gatherer) ofWork(in *incident, t *tracked) bool {
+	if in.State != Firing {
 		return false
 	}
-	model := modelOf(t.Subject)
-	if model == "" && t.Owner.Kind == "" {
-		return false
-	}
+	model := g.modelOf(&t.Finding)
 	return slices.ContainsFunc(in.Members, func(f Finding) bool {
-		return f.State == Firing && (model != "" && modelOf(f.Subject) == model || t.Owner.Kind != "" && f.Owner == t.Owner)
+		switch {
+		case f.State != Firing:
+			return false
+		case model != "" && g.modelOf(&f) == model:
+			return sameReason(in, t) || allReplicas(&f, &t.Finding)
+		}
+		return sameReason(in, t) && t.Owner.Kind != "" && g.work(ownerSubject(f.Owner)) == g.work(ownerSubject(t.Owner))
 	})
+}
+
+func sameReason(in *incident, t *tracked) bool { return in.Rule == t.Rule && in.Cause == t.Cause }
+
+// allReplicas reports whether one of the findings is of all replicas of a model, and the
+// other of one of them.
+func allReplicas(a, b *Finding) bool {
+	queues := func(f *Finding) bool { return f.Rule == rules.IDQueueing || f.Rule == rules.IDSaturatedGPU }
+	return queues(a) && queues(b) && (a.Cause == causeAllReplicas || b.Cause == causeAllReplicas)
+}
+
+// serves notes which model is served on the GPU that a finding is about.
+func (g *Gatherer) serves(s *collector.Snapshot, f *Finding) {
+	for i := range s.Endpoints {
+		if e := &s.Endpoints[i]; f.Subject.Kind == "gpu" && e.Model != "" && slices.Contains(e.GPUs, f.Subject.ID) {
+			g.models[f.Subject] = e.Engine + "/" + e.Model
+		}
+	}
+}
+
+// modelOf is engine and model of an endpoint, of all replicas of one, and of a GPU that is
+// at its limit; empty for anything else.
+func (g *Gatherer) modelOf(f *Finding) string {
+	switch {
+	case f.Subject.Kind == "service":
+		return f.Subject.ID
+	case f.Rule == rules.IDSaturatedGPU:
+		return g.models[f.Subject]
+	}
+	return modelOf(f.Subject)
 }
 
 // modelOf is engine and model of an endpoint, empty for anything else.
@@ -197,7 +253,7 @@ func (in *incident) ofEvent(t *tracked) bool {
 // headsAcross reports whether a finding is what tells most of the incident.
 func headsAcross(t *tracked, in *incident) bool {
 	r := rules.Get(in.Rule)
-	return r != nil && slices.Contains(r.HiddenBy, t.Rule)
+	return r != nil && slices.Contains(r.HiddenBy, t.Rule) || t.Cause == causeAllReplicas && allReplicas(&t.Finding, &in.Members[0])
 }
 
 // id names an incident by what it began with and the hour in which that began, so that

@@ -20,6 +20,8 @@ type gathererState struct {
 	Incidents []incidentState `json:"incidents"`
 	Onsets    []onsetsState   `json:"onsets"`
 	Flip      *flipState      `json:"flip,omitempty"`
+
+	Records map[rules.ID]*record `json:"records,omitempty"`
 }
 
 type nodeSeen struct {
@@ -56,7 +58,7 @@ type flipState struct {
 // Save returns what must survive a restart: findings, incidents, and how often findings
 // of each kind begin.
 func (g *Gatherer) Save() ([]byte, error) {
-	s := gathererState{Version: 1, Time: g.now, Finished: g.finished}
+	s := gathererState{Version: 1, Time: g.now, Finished: g.finished, Records: g.records}
 	for name, n := range g.nodes {
 		s.Nodes = append(s.Nodes, nodeSeen{name, n.Since, n.Last})
 	}
@@ -113,6 +115,12 @@ func (g *Gatherer) Restore(data []byte) error {
 	clear(g.onsets)
 	for _, o := range s.Onsets {
 		g.onsets[onsetKey{o.Rule, o.Cause}] = &onsets{o.First, o.At, o.Events}
+	}
+	clear(g.records)
+	for id, r := range s.Records {
+		if r != nil {
+			g.records[id] = r
+		}
 	}
 	g.flip = nil
 	if p := s.Flip; p != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"gpuvigil/collector"
 	"gpuvigil/detect/stream"
@@ -121,7 +120,7 @@ func (d *HotGPU) comparePower(s *collector.Snapshot, i int) {
 }
 
 // tellPower reports both ways; nobody has to act on either at once.
-func (d *HotGPU) tellPower(g *collector.GPU, h *heat, report func(Observation)) {
+func (d *HotGPU) tellPower(s *collector.Snapshot, g *collector.GPU, h *heat, report func(Observation)) {
 	w := &h.Draw
 	if !w.judged {
 		return
@@ -134,7 +133,7 @@ func (d *HotGPU) tellPower(g *collector.GPU, h *heat, report func(Observation)) 
 		o := d.about(g, side.cause)
 		o.Severity, o.Score = rules.Info, side.rise.Score()
 		if o.Score >= 1 {
-			o.Surprise = nats(side.rise, &drawOff)
+			o.At, o.Surprise = beganOf(s.Time, side.rise), nats(side.rise, &drawOff)
 			o.Evidence = w.words(g, side.more, side.rise, side.sign)
 		}
 		report(o)
@@ -146,7 +145,7 @@ func (w *draw) words(g *collector.GPU, more string, rise *stream.Rise, sign floa
 	return Evidence{
 		Title: fmt.Sprintf("GPU %d draws %s power than its peers at the same work", g.Index, more),
 		Seen: fmt.Sprintf("GPU %d draws %.0f W where %d peers of its model and holder draw %.0f W (median) at the same activity (%s) and clock (%.0f MHz), for %s",
-			g.Index, w.now[drawPower], w.peers, w.other, percentOf(w.active()), w.now[drawClock]/1e6, span(time.Duration(rise.Lasting())*time.Minute)),
+			g.Index, w.now[drawPower], w.peers, w.other, percentOf(w.active()), w.now[drawClock]/1e6, lastingOf(rise)),
 		Expected: fmt.Sprintf("about %.0f W, by what it drew beside them before", want),
 		Observed: w.now[drawPower], Want: &want, Confidence: sureOf(nats(rise, &drawOff)),
 		Why:    "how it usually lies beside its peers was learned since this holder has it",

@@ -36,6 +36,7 @@ type tracked struct {
 	worse     bool        // its severity rose since the incident was last told
 	incident  *incident
 	member    int       // position among the incident's members
+	explained time.Time // when a cause last stood for what is only unusual
 	flipped   time.Time // when a statistical condition last began, or that of a finding ended
 }
 
@@ -165,7 +166,7 @@ func (e *Engine) settle(w *watcher) {
 	for _, t := range w.order {
 		t.Flaps = len(t.recent(e.now))
 		e.advance(w, t)
-		if t.State == Resolved && (t.ended.IsZero() || e.now.Sub(t.ended) >= flapWindow) {
+		if t.State == Resolved && (t.ended.IsZero() || e.now.Sub(t.ended) >= flapWindow) && !t.accounted(e.now) {
 			w.forget(t)
 			continue
 		}
@@ -178,17 +179,20 @@ func (e *Engine) settle(w *watcher) {
 }
 
 func (e *Engine) advance(w *watcher, t *tracked) {
+	if w.rule.Anomaly && t.State != Resolved && t.holds && w.explained(t, e.now) {
+		t.explained = e.now
+	}
 	switch t.State {
 	case Pending:
 		switch {
 		case !t.holds || e.unseen(t) > longPause:
 			e.withdraw(t)
-		case e.now.Sub(t.Since) >= w.wait && e.now.Sub(t.LastSeen) <= lately && !w.hidden(t) && !e.flips.withholds(t, e.now) && e.affordable(t):
+		case e.now.Sub(t.Since) >= w.wait && e.now.Sub(t.LastSeen) <= lately && !w.hidden(t, e.now) && !e.flips.withholds(t, e.now) && e.affordable(t):
 			e.fire(w, t)
 		}
 	case Firing:
 		switch {
-		case w.hidden(t):
+		case w.hidden(t, e.now):
 			e.resolve(t, "hidden")
 		case e.unseen(t) > max(3*w.hold, minExpiry):
 			e.resolve(t, "expired")
@@ -254,33 +258,6 @@ func (w *watcher) block() {
 			}
 		}
 	}
-}
-
-// hidden reports whether a cause explains the finding: on the same subject, on the job
-// whose GPU it is about, or on a GPU of the job that it is about.
-func (w *watcher) hidden(t *tracked) bool {
-	owner := ownerSubject(t.Owner)
-	for _, h := range w.hiders {
-		for _, s := range [...]struct {
-			by map[Subject]rules.Severity
-			of Subject
-		}{{h.blocked, t.Subject}, {h.blocked, owner}, {h.victims, t.Subject}} {
-			if s.of.Kind != "" && s.by[s.of] >= max(t.Severity, rules.Ticket) {
-				return true
-			}
-		}
-		if h.rule.Whole && slices.ContainsFunc(h.order, t.followsFrom) {
-			return true
-		}
-	}
-	return false
-}
-
-// followsFrom reports whether a finding may follow from one of the node that fires: it
-// did not begin before it.
-func (t *tracked) followsFrom(cause *tracked) bool {
-	return cause.State == Firing && cause.Subject.Kind == "node" && cause.Node == t.Node &&
-		cause.Severity >= max(t.Severity, rules.Ticket) && !t.Since.Before(cause.Since.Add(-together))
 }
 
 // ownerSubject is an owner as the subject of a finding; zero for the unattributed.

@@ -19,6 +19,7 @@ const (
 	causeGrowing     = "growing"
 	causeEpisodes    = "episodes"
 	causeIdleSibling = "idle_sibling"
+	causeAllReplicas = "all_replicas" // only where all nodes are looked at
 )
 
 const (

@@ -21,6 +21,14 @@ type SaturatedConfig struct {
 	StaleAfter   time.Duration // without a new token, what an endpoint says of its queue is not believed; 2 min
 }
 
+// The causes of rule saturated_gpu, named as the verdicts are where there is one.
+const (
+	causeGPUBound = "gpu_bound"
+	causeKVFull   = string(VerdictVRAMBound)
+)
+
+var saturatedCauses = [...]string{causeGPUBound, causeKVFull}
+
 const (
 	busyGPU     = 0.95 // utilization of a GPU that works all the time
 	busyShare   = 0.95 // of the window; the rest may be single dips
@@ -50,6 +58,7 @@ type busyState struct {
 	told       Evidence
 	toldAt     time.Time
 	toldOf     *demand
+	cause      string // of what it is full while somebody waits; empty: nobody does
 }
 
 // NewSaturated returns the detector of rule saturated_gpu. What the GPU is full of, the
@@ -128,25 +137,50 @@ func (d *Saturated) track(g *collector.GPU) *busyState {
 	return b
 }
 
+// tell reports the cause, and that the others are not so.
 func (d *Saturated) tell(s *collector.Snapshot, g *collector.GPU, b *busyState, cpu float64, report func(Observation)) {
 	saturated := !b.since.IsZero()
-	o := Observation{
-		Subject: gpuSubject(g.UUID), Cause: "gpu_bound", State: saturated, Severity: rules.Ticket, GPU: g, Owner: holder(g),
-	}
-	if worst := d.worstFor(s, g); saturated && worst != nil {
-		o.Score = worst.ratio()
+	o := Observation{Subject: gpuSubject(g.UUID), State: saturated, Severity: rules.Ticket, GPU: g, Owner: holder(g)}
+	worst := d.worstFor(s, g)
+	if !saturated || worst == nil {
+		b.cause = ""
+	} else {
 		o.At = later(b.since, worst.since)
-		if b.toldOf != worst || s.Time.Sub(b.toldAt) >= evidenceEvery {
+		chosen := b.choose(d.judge.verdictOf(g.UUID), worst.long.kv, s.Time.Sub(o.At))
+		if chosen || b.toldOf != worst || s.Time.Sub(b.toldAt) >= evidenceEvery {
 			util, _ := b.util.Over(s.Time, d.cfg.Window)
 			b.told, b.toldAt, b.toldOf = worst.evidence(util, cpu, s.Time.Sub(o.At)), s.Time, worst
-			if d.judge.verdictOf(g.UUID) == VerdictVRAMBound {
+			if b.cause == causeKVFull {
 				b.told.Title = "KV cache full while the CPU idles"
 				b.told.Action = "The KV cache is the limit: give it more memory, shorten the context, or add replicas; scale on waiting requests instead of CPU usage."
 			}
 		}
-		o.Evidence = b.told
 	}
-	report(o)
+	for _, o.Cause = range saturatedCauses {
+		if o.Cause != b.cause {
+			report(o)
+		}
+	}
+	if o.Cause = b.cause; o.Cause != "" {
+		o.Score, o.Evidence = worst.ratio(), b.told
+		report(o)
+	}
+}
+
+// choose says what the GPU is full of, and reports whether that is another thing than
+// before. It stands once a finding of it may have been told: what people were told of does
+// not change its name.
+func (b *busyState) choose(verdict VerdictName, kv float64, lasted time.Duration) bool {
+	before := b.cause
+	switch {
+	case before == causeKVFull:
+	case before != "" && lasted >= rules.Get(rules.IDSaturatedGPU).For:
+	case verdict == VerdictVRAMBound || kv >= fullKV:
+		b.cause = causeKVFull
+	default:
+		b.cause = causeGPUBound
+	}
+	return b.cause != before
 }
 
 // worstFor returns the demand on the GPU that exceeds its limit the most, or nil.

@@ -52,8 +52,8 @@ func TestSaturatedGPUWithDemand(t *testing.T) {
 	st.silent("before it lasted five minutes")
 	st.run(2 * time.Minute)
 	f := st.fires(rules.IDSaturatedGPU)
-	if f.Cause != "gpu_bound" || f.Severity != rules.Ticket || f.Owner.String() != "unattributed" || f.Evidence.Confidence != Certain {
-		t.Errorf("finding %+v, want a ticket for gpu_bound, certain, unattributed", f)
+	if f.Cause != "vram_bound" || f.Severity != rules.Ticket || f.Owner.String() != "unattributed" || f.Evidence.Confidence != Certain {
+		t.Errorf("finding %+v, want a ticket for vram_bound, certain, unattributed", f)
 	}
 	if f.Evidence.Observed != 4.1 || *f.Evidence.Want != 1 || f.Score < 4 || f.Score > 4.2 {
 		t.Errorf("observed %v of %v, score %v; want 4.1 s of 1 s and 4.1", f.Evidence.Observed, *f.Evidence.Want, f.Score)
@@ -74,6 +74,42 @@ func TestSaturatedGPUWithDemand(t *testing.T) {
 	st.run(3 * time.Minute)
 	if f := st.finding(rules.IDSaturatedGPU, "gpu:GPU-0"); f.State != Resolved || f.Ended != "cleared" {
 		t.Errorf("seven minutes after the load went away it is %s %s, want resolved, cleared", f.State, f.Ended)
+	}
+}
+
+// What the headline calls the limit, the cause does too, which routes and alerts go by. It
+// does not change while the finding lasts.
+func TestCauseOfSaturationIsWhatTheHeadlineSays(t *testing.T) {
+	for _, c := range []struct {
+		what         string
+		kv, later    float64
+		cause, title string
+	}{
+		{"the KV cache is full", 0.97, 0.97, "vram_bound", "KV cache full while the CPU idles"},
+		{"the KV cache was full when it began", 0.97, 0.6, "vram_bound", "KV cache full while the CPU idles"},
+		{"the KV cache has room", 0.6, 0.6, "gpu_bound", ""},
+		{"the KV cache had room when it was told", 0.6, 0.97, "gpu_bound", ""},
+	} {
+		st := newStage(t, withSLO, time.Second)
+		busy := saturatedLoad
+		busy.kv = c.kv
+		st.set = func(s *collector.Snapshot) { busy.apply(s) }
+		st.run(12 * time.Minute)
+		busy.kv = c.later
+		st.run(12 * time.Minute)
+		f := st.fires(rules.IDSaturatedGPU)
+		if f.Cause != c.cause || f.Evidence.Title != c.title {
+			t.Errorf("%s: its cause is %s and it is called %q, want %s and %q", c.what, f.Cause, f.Evidence.Title, c.cause, c.title)
+		}
+		told := map[string]bool{}
+		for _, in := range st.told {
+			if in.Rule == rules.IDSaturatedGPU {
+				told[in.ID] = true
+			}
+		}
+		if len(told) != 1 {
+			t.Errorf("%s: it is told as %d incidents, want one", c.what, len(told))
+		}
 	}
 }
 

@@ -16,6 +16,19 @@ type SpendConfig struct {
 	// CapLabel names the label of a pod that says what the pod may cost on one node, as a
 	// number in the node's currency; empty: nobody says.
 	CapLabel string
+
+	// Across says that the money is that of all nodes of a cluster. What is said of a
+	// budget then has nothing to do with how many GPUs there are, and no share of the
+	// alert budget: how likely an overrun has to be is the threshold.
+	Across bool
+}
+
+// where is what the money is of.
+func (c *SpendConfig) where() string {
+	if c.Across {
+		return "on all nodes"
+	}
+	return "on this node"
 }
 
 const (
@@ -87,14 +100,14 @@ func (d *Spend) team(m *collector.Money, t *collector.TeamMoney, fresh bool, rep
 	}
 	if fresh {
 		st.add(m.At, t)
-		st.judge(m, t)
+		st.judge(m, t, &d.cfg)
 	}
 	report(st.burn)
 	report(st.ran)
 }
 
 // judge finds what is to be told of a team, until there is money anew.
-func (st *teamSpend) judge(m *collector.Money, t *collector.TeamMoney) {
+func (st *teamSpend) judge(m *collector.Money, t *collector.TeamMoney, cfg *SpendConfig) {
 	subject := Subject{"team", t.Team}
 	st.burn = Observation{Subject: subject, Cause: budgetBurn, Severity: rules.Ticket}
 	st.ran = Observation{Subject: subject, Cause: spendRunaway, Severity: rules.Ticket}
@@ -113,18 +126,19 @@ func (st *teamSpend) judge(m *collector.Money, t *collector.TeamMoney) {
 		st.burn.Surprise = surpriseOf((1 - t.Overrun) * 7 / days)
 	}
 	if st.burn.Score >= 1 {
-		st.burn.Evidence = burnEvidence(m, t, pace)
-	} else {
+		st.burn.Evidence = burnEvidence(m, t, pace, cfg.where())
+	}
+	if st.burn.Score < 1 || cfg.Across {
 		st.burn.Surprise = 0
 	}
 	st.judgeRunaway(m, t, to)
 }
 
-func burnEvidence(m *collector.Money, t *collector.TeamMoney, pace float64) Evidence {
+func burnEvidence(m *collector.Money, t *collector.TeamMoney, pace float64, where string) Evidence {
 	budget := t.Budget
 	e := Evidence{
 		Observed: t.Spent, Want: &budget, Title: "Budget is used up", Confidence: Certain,
-		Seen:     fmt.Sprintf("%s spent on this node of a month's %s", amount(t.Spent, m.Currency), amount(budget, m.Currency)),
+		Seen:     fmt.Sprintf("%s spent %s of a month's %s", amount(t.Spent, m.Currency), where, amount(budget, m.Currency)),
 		Expected: "a budget that lasts for the month",
 		Why:      "added up by the ledger",
 	}
@@ -195,7 +209,7 @@ func (d *Spend) work(s *collector.Snapshot, w *collector.Workload, report func(O
 	}
 	o := Observation{Subject: Subject{w.Kind, w.ID}, Cause: withoutOutput, Owner: w.Owner, Severity: rules.Ticket, Score: st.score(s.Time)}
 	if o.Score >= 1 {
-		o.Surprise = st.surprise()
+		o.At, o.Surprise = st.began(s.Time), st.surprise()
 		if st.toldAt.IsZero() || s.Time.Sub(st.toldAt) >= time.Minute {
 			st.told, st.toldAt = st.evidence(s, w), s.Time
 		}

@@ -279,6 +279,9 @@ func TestSpendingWithoutOutput(t *testing.T) {
 	st.run(3 * time.Minute)
 	f := st.ticketed(rules.IDSpend, spenderSubject, "without_output")
 	st.says(f, "2 GPUs held and no progress since 03:00:00 UTC, for 32 min, at 5.00 USD an hour", "progress or a checkpoint within 30 min (its longest pause so far is 15 s)")
+	if since := clock(f.Since); since != "03:00:00 UTC" {
+		t.Errorf("the finding has lasted since %s, and its evidence since 03:00:00 UTC", since)
+	}
 }
 
 func TestSpendLookAlikes(t *testing.T) {
@@ -476,6 +479,9 @@ func TestServerThatAnswersNobody(t *testing.T) {
 				if f.Title() != "Server answers nobody" || !strings.HasPrefix(f.Evidence.Seen, "requests for 3") ||
 					!strings.Contains(f.Evidence.Seen, " min, 12 now, and not one token or finished request since 00:59:") && !strings.Contains(f.Evidence.Seen, "since 01:00:00") {
 					t.Errorf("%s: %s", f.Title(), f.Evidence.Seen)
+				}
+				if !strings.Contains(f.Evidence.Seen, " since "+clock(f.Since)) {
+					t.Errorf("the finding has lasted since %s, and its evidence says: %s", clock(f.Since), f.Evidence.Seen)
 				}
 			})
 		}

@@ -150,6 +150,14 @@ func (st *output) stopped(now time.Time) time.Duration {
 	return now.Sub(st.Progress)
 }
 
+// began is since when work has been expensive, or without progress if there is none.
+func (st *output) began(now time.Time) time.Time {
+	if st.stopped(now) >= st.patience() {
+		return st.Progress
+	}
+	return st.Bad
+}
+
 func (st *output) score(now time.Time) float64 {
 	score := st.stopped(now).Seconds() / st.patience().Seconds()
 	if !st.Bad.IsZero() {

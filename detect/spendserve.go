@@ -48,7 +48,7 @@ func (d *Spend) serve(e *collector.Endpoint, now time.Time, report func(Observat
 		if st.toldAt.IsZero() || now.Sub(st.toldAt) >= time.Minute {
 			st.told, st.toldAt = st.evidence(e, now), now
 		}
-		o.Evidence = st.told
+		o.At, o.Evidence = later(st.Moved, st.Asked), st.told
 	}
 	report(o)
 }

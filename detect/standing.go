@@ -16,6 +16,7 @@ const (
 // record is how a rule has done on this node over the weeks. It survives a restart.
 type record struct {
 	Clean  float64     `json:"clean_gpu_weeks"` // watched, less a week for each statistical finding
+	Owed   float64     `json:"owed,omitzero"`   // of those weeks, which there were none to take from
 	Onsets float64     `json:"onsets"`          // how often a condition began on a GPU
 	Spans  float64     `json:"spans"`           // of groupWindow that GPUs were watched for
 	Days   []recordDay `json:"days,omitempty"`  // oldest first
@@ -53,6 +54,7 @@ func (r *record) watched(d time.Duration, gpus int) {
 // next clean week: nobody tells which are.
 func (r *record) fired(now time.Time, statistical bool) {
 	if statistical {
+		r.Owed += max(0, 1-r.Clean)
 		r.Clean = max(0, r.Clean-1)
 	}
 	day := epochDay(now)
@@ -91,7 +93,7 @@ func (e *Engine) standings() []Standing {
 		}
 		if s.Statistical {
 			s.Need, s.NeedPage = e.need(rules.Ticket), e.need(rules.Page)
-			s.CleanWeeks, s.ProofWeeks = w.record.Clean, e.proof()
+			s.CleanWeeks, s.ProofWeeks = e.clean(w), e.proof()
 		}
 		out = append(out, s)
 	}

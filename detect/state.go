@@ -33,6 +33,7 @@ type findingState struct {
 	Finding
 	Holds     bool        `json:"holds"`
 	Ended     time.Time   `json:"last_ended,omitzero"`
+	Explained time.Time   `json:"explained,omitzero"`
 	Comebacks []time.Time `json:"comebacks,omitempty"`
 	Incident  string      `json:"incident,omitempty"`
 }
@@ -96,7 +97,7 @@ func (e *Engine) save() (*engineState, error) {
 	for _, w := range e.watchers {
 		s.Records[w.rule.ID] = w.record
 		for _, t := range w.order {
-			f := findingState{Finding: t.Finding, Holds: t.holds, Ended: t.ended, Comebacks: t.comebacks}
+			f := findingState{Finding: t.Finding, Holds: t.holds, Ended: t.ended, Explained: t.explained, Comebacks: t.comebacks}
 			if t.incident != nil {
 				f.Incident = t.incident.ID
 			}
@@ -225,7 +226,7 @@ func (e *Engine) restoreIncidents(states []incidentState) {
 }
 
 func (e *Engine) restoreFinding(w *watcher, f findingState) {
-	t := &tracked{Finding: f.Finding, holds: f.Holds, ended: f.Ended, comebacks: f.Comebacks}
+	t := &tracked{Finding: f.Finding, holds: f.Holds, ended: f.Ended, explained: f.Explained, comebacks: f.Comebacks}
 	if t.State == Firing {
 		t.link(&e.incidents, f.Incident)
 	}

@@ -92,7 +92,7 @@ func TestStalledServerIsFoundByWhoWaits(t *testing.T) {
 		e.Set(metric.RequestsWaiting, 3)
 	}
 	v.run(time.Hour)
-	if f := v.fires(rules.IDUnusual); !strings.Contains(strings.ToLower(f.Evidence.Seen), "requests waiting while the gpu idles 100 %") {
+	if f := v.fires(rules.IDUnusual); !strings.Contains(strings.ToLower(f.Evidence.Seen), "time in which requests wait and the gpu does nothing 100 %") {
 		t.Errorf("seen %q does not say that requests wait", f.Evidence.Seen)
 	}
 }
@@ -364,5 +364,94 @@ func BenchmarkEngineOfEight(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		e.Observe(next())
+	}
+}
+
+// A fatal Xid on one GPU stops the whole job: that its other GPUs stand still is part of
+// that, also when the finding of the Xid itself is over long before the job is restarted.
+func TestFaultOfOneGPUExplainsWhatIsUnusualOnTheOthers(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		cause func(s *collector.Snapshot)
+		tells bool
+	}{
+		{"a fatal Xid on another GPU of the job", func(s *collector.Snapshot) {
+			s.Events = []collector.Event{{Kind: collector.XidEvent, UUID: s.GPUs[1].UUID, Code: 79, Time: s.Time}}
+		}, false},
+		{"nothing that anybody knows of", func(*collector.Snapshot) {}, true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			v := newServer(t)
+			stopped := false
+			v.each = func(s *collector.Snapshot, g *collector.GPU, _ *collector.Endpoint, w *collector.Workload) {
+				other := &s.GPUs[1]
+				other.Owners = g.Owners
+				if stopped {
+					g.Set(metric.Utilization, 1)
+					g.Set(metric.PowerDraw, 600)
+					g.Set(metric.MemoryUsed, gib(10))
+					w.Set(metric.WorkloadMemory, gib(20))
+				}
+			}
+			v.run(30 * time.Hour)
+			fault := v.each
+			v.each = func(s *collector.Snapshot, g *collector.GPU, e *collector.Endpoint, w *collector.Workload) {
+				fault(s, g, e, w)
+				c.cause(s)
+			}
+			stopped = true
+			v.run(v.step)
+			v.each = fault
+			v.run(3 * time.Hour)
+			told := 0
+			for _, in := range v.told {
+				for _, f := range in.Members {
+					if f.Rule == rules.IDUnusual {
+						told++
+					}
+				}
+			}
+			if told > 0 != c.tells {
+				t.Errorf("after %s the other GPU of the job is told of as unusual %d times: %+v", c.what, told, v.told)
+			}
+		})
+	}
+}
+
+// What an idle GPU draws is no energy of the tokens that its job makes elsewhere, and the
+// rest of a rate that dies away is nothing to divide by.
+func TestRatiosOfIdleGPUsAreAbsent(t *testing.T) {
+	for _, c := range []struct {
+		what                       string
+		busy, tokens, done, pcie   float64
+		perRequest, joule, traffic bool
+	}{
+		{"a busy GPU", 0.8, 900, 3, 1e9, true, true, true},
+		{"a GPU that idles in a job that is at work", 0, 1.1e6, 3, 1e9, true, false, true},
+		{"a server that has nearly nothing to do", 0.8, 0.01, 0.001, 1e9, false, false, false},
+		{"a server that has nothing to do", 0, 0, 0, 0, false, false, false},
+	} {
+		s := node(day, 1)
+		g := &s.GPUs[0]
+		who := collector.Owner{Kind: "pod", ID: "nlp/chat-0"}
+		g.Owners = []collector.Owner{who}
+		g.Set(metric.Utilization, c.busy)
+		g.Set(metric.PowerDraw, 118)
+		g.SetAt(metric.PCIeThroughput, 0, c.pcie)
+		endpoint(s, g.UUID).Set(metric.ServiceRate, c.done)
+		s.Workloads = []collector.Workload{{Owner: who, Readings: collector.NewReadings(metric.Workload)}}
+		s.Workloads[0].Set(metric.WorkloadTokenRate, c.tokens)
+		v := NewUnusual().values(s, g, &unusualGPU{owner: who})
+		for _, r := range []struct {
+			reading int
+			want    bool
+		}{{oddPerRequest, c.perRequest}, {oddPerJoule, c.joule}, {oddPerToken, c.traffic}} {
+			if there := !math.IsNaN(v[r.reading]); there != r.want {
+				t.Errorf("of %s %s is told: %t (%g), want %t", c.what, unusualKinds[r.reading].say, there, v[r.reading], r.want)
+			}
+		}
+	}
+	if got := unusualKinds[oddPerJoule].unit(0.4); got != "2.5 J" {
+		t.Errorf("0.4 tokens a joule are read as %s for a token", got)
 	}
 }

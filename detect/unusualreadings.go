@@ -44,14 +44,21 @@ var unusualKinds = [unusualReadings]struct {
 	oddMemory:     {ofMemory, "memory", "GPU memory", gibibytes, effect{least: 1 << 30, part: 0.05, most: memorySize}},
 	oddPCIe:       {ofLoad, "pcie", "PCIe", perSecond, effect{least: 1e8, times: 1.5}},
 	oddNVLink:     {ofLoad, "nvlink", "NVLink", perSecond, effect{least: 1 << 30, times: 1.5}},
-	oddOwner:      {ofOwner, "owner_memory", "memory of its holder", gibibytes, effect{least: 1 << 30, part: 0.05}},
-	oddQueue:      {ofWaiting, "queue_wait", "waiting in the queue", seconds, effect{least: 0.5, times: 2}},
+	oddOwner:      {ofOwner, "owner_memory", "host memory of its holder", gibibytes, effect{least: 1 << 30, part: 0.05}},
+	oddQueue:      {ofWaiting, "queue_wait", "requests wait in the queue for", seconds, effect{least: 0.5, times: 2}},
 	oddTokens:     {ofLoad, "tokens", "tokens a second", plain, effect{least: 1, times: 1.5}},
-	oddStarved:    {ofEfficiency, "waiting_while_idle", "requests waiting while the GPU idles", percentOf, points},
-	oddPerRequest: {ofEfficiency, "busy_per_request", "GPU seconds a request", plain, costs},
-	oddPerJoule:   {ofEfficiency, "tokens_per_joule", "tokens a joule", plain, costs},
-	oddPerToken:   {ofEfficiency, "bytes_per_token", "PCIe bytes a token", plain, costs},
+	oddStarved:    {ofEfficiency, "waiting_while_idle", "time in which requests wait and the GPU does nothing", percentOf, points},
+	oddPerRequest: {ofEfficiency, "busy_per_request", "GPU time for a request", seconds, costs},
+	oddPerJoule:   {ofEfficiency, "tokens_per_joule", "energy for a token", joules, costs},
+	oddPerToken:   {ofEfficiency, "bytes_per_token", "PCIe traffic for a token", mebibytes, costs},
 }
+
+// From what on there is work to divide by: what an idle GPU draws is no energy of tokens
+// that other GPUs of the job make.
+const (
+	leastRequests = 1.0 / 60 // a second
+	leastTokens   = 1        // a second
+)
 
 // What people care for in shares of time, and in what a piece of work costs.
 var (
@@ -62,7 +69,16 @@ var (
 func watts(w float64) string     { return strconv.FormatFloat(w, 'f', 0, 64) + " W" }
 func perSecond(b float64) string { return gibibytes(b) + "/s" }
 func plain(x float64) string     { return significant(x, 3) }
-func per(a, b float64) float64   { return orAbsent(a/b, b > 0) }
+
+// joules writes tokens a joule as what a token costs, which is what people compare.
+func joules(tokens float64) string { return significant(1/tokens, 2) + " J" }
+
+func mebibytes(b float64) string { return significant(b/(1<<20), 3) + " MiB" }
+
+// per is a ratio, absent where less than least is there to divide by: the rest of a rate
+// that dies away makes it as large as one likes.
+func per(a, b, least float64) float64 { return orAbsent(a/b, b >= least) }
+
 func sum(values ...float64) float64 { // of those that are there
 	total, any := 0.0, false
 	for _, x := range values {
@@ -125,7 +141,8 @@ func (d *Unusual) values(s *collector.Snapshot, g *collector.GPU, st *unusualGPU
 	}
 	v[oddQueue], v[oddTokens] = on.wait, on.tokens
 	v[oddStarved] = orAbsent(indicator(on.waiting > 0 && busy == 0), !math.IsNaN(on.waiting) && !math.IsNaN(busy))
-	v[oddPerRequest], v[oddPerJoule], v[oddPerToken] = per(busy, on.done), orAbsent(per(on.tokens, power), on.tokens > 0), per(v[oddPCIe], on.tokens)
+	v[oddPerRequest], v[oddPerToken] = per(busy, on.done, leastRequests), per(v[oddPCIe], on.tokens, leastTokens)
+	v[oddPerJoule] = orAbsent(on.tokens/power, on.tokens >= leastTokens && busy >= idleUtilization && power > 0)
 	return v
 }
 

@@ -68,7 +68,7 @@ func (e *Engine) build(v *View) {
 	e.finished = slices.Delete(e.finished, 0, drop)
 	for _, w := range e.watchers {
 		for _, t := range w.order {
-			if t.State == Resolved || t.State == Pending && w.hidden(t) {
+			if t.State == Resolved || t.State == Pending && w.hidden(t, e.now) {
 				continue
 			}
 			v.Findings = append(v.Findings, t.Finding)

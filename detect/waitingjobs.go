@@ -30,6 +30,7 @@ type WaitingJobs struct {
 	kinds map[waitingKey]*waitingKind
 	over  map[queueKey]*queueWait
 	now   time.Time
+	idle  heldIdle // as far as nodes tell
 }
 
 type queueKey struct{ scheduler, name string }
@@ -120,7 +121,7 @@ func (d *WaitingJobs) againstObjective(q *collector.Queue, w *queueWait, report 
 	if !w.above.IsZero() {
 		o.Score, o.At = min(q.P90.Seconds()/w.slo.Seconds(), 1000), w.above
 		if w.fresh(0, d.now) {
-			w.told[0] = sayLongWait(q, w.slo)
+			w.told[0] = sayLongWait(q, w.slo, &d.idle)
 		}
 		o.Evidence = w.told[0]
 	}

@@ -9,15 +9,23 @@ import (
 	"gpuvigil/collector"
 )
 
-func sayLongWait(q *collector.Queue, slo time.Duration) Evidence {
+func sayLongWait(q *collector.Queue, slo time.Duration, idle *heldIdle) Evidence {
 	want := slo.Seconds()
-	return Evidence{
+	e := Evidence{
 		Title:    "Jobs wait longer than their queue declares",
 		Observed: q.P90.Seconds(), Want: &want,
 		Seen:     fmt.Sprintf("%s in queue %s for GPUs, one in ten for more than %s, the longest for %s", count(q.Jobs, "job waits", "jobs wait"), q.Name, span(q.P90), span(q.Longest)),
 		Expected: "nine of ten wait for less than " + span(slo) + ", as the queue declares", Confidence: Certain, Why: "told by the scheduler",
 		Action: "Look at who uses the queue's GPUs, and what the wait is for: more GPUs, another share, or what keeps the free ones from being used.",
 	}
+	if len(q.Waiting) == 0 {
+		e.Seen += "; no GPU is free that is right for them"
+	}
+	if held := idle.words(); held != "" {
+		e.Seen += "; " + held
+		e.Action = "Have the GPUs released that are held idle. " + e.Action
+	}
+	return e
 }
 
 // sayFreeGPUs says what keeps jobs from the free GPUs: "3 jobs wait for 8×H100, 44 free:
@@ -100,4 +108,42 @@ func freeAction(f *collector.Free) string {
 		return "Loosen the jobs' affinity, spread or volumes, which keep them off " + f.Node + "."
 	}
 	return "Find out why the scheduler does not start them on " + f.Node + ": a job that comes first, a reservation, a limit that it does not tell, or a scheduler that stands still."
+}
+
+// WaitingWords says of each kind of free GPUs that are right for a job where they are, and
+// of the others why they are not for it; empty if there are none.
+func WaitingWords(w *collector.Waiting) (blocked []string, other string) {
+	for _, f := range w.Free {
+		blocked = append(blocked, fmt.Sprintf("%d %s, most of them on %s", f.GPUs, freeWords(&f, w.PerNode), f.Node))
+	}
+	return blocked, otherWords(w.Other)
+}
+
+// WaitingHelp says what would help a job that is in a state of metric.QueueState and has
+// so many before it.
+func WaitingHelp(state string, w *collector.Waiting, before int) string {
+	switch state {
+	case "running", "starting":
+		return "Nothing: it has its GPUs."
+	case "limited":
+		return "A quota or limit of its account, QOS, queue or array keeps it, which is by design: wait for what that already has, or ask who sets it. More GPUs would not start it."
+	case "dependent":
+		return "Wait for what it depends on: other jobs, the rest of its group, or a claim."
+	case "scheduled":
+		return "Release it, or wait for its time: somebody holds it, or it asked to begin later."
+	case "suspended":
+		return "Resume it: somebody suspended it."
+	case "other":
+		return "Look at what the scheduler says of it: it is none of the known reasons, or it has not looked at it yet."
+	}
+	short := w.GPUs - w.Matching()
+	switch {
+	case short <= 0:
+		return freeAction(&w.Free[0])
+	case len(w.Other) > 0 && w.Matching() == 0:
+		return fmt.Sprintf("Wait until %s of what it asks for, or let it ask for less: those that are free are none that it may use.", count(short, "GPU becomes free", "GPUs become free"))
+	case before > 0:
+		return fmt.Sprintf("Wait for its turn: %s before it, and %s than are free now.", count(before, "job comes", "jobs come"), count(short, "GPU more is needed", "GPUs more are needed"))
+	}
+	return fmt.Sprintf("Wait until %s, or ask for fewer.", count(short, "GPU more becomes free", "GPUs more become free"))
 }

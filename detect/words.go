@@ -1,33 +1,20 @@
 package detect
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"gpuvigil/internal/text"
 )
 
 // percentOf writes a ratio as people read it: "11 %".
 func percentOf(ratio float64) string { return strconv.FormatFloat(100*ratio, 'f', 0, 64) + " %" }
 
-// span writes how long something lasted: "41 s", "6 min", "2 h 10 min", "12 d".
-func span(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	case d < 48*time.Hour:
-		if m := int(d.Minutes()) % 60; m > 0 {
-			return fmt.Sprintf("%d h %d min", int(d.Hours()), m)
-		}
-		return fmt.Sprintf("%d h", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%d d", int(d.Hours()/24))
-	}
-}
+// span writes how long something lasted, as whoever tells of a finding does.
+func span(d time.Duration) string { return text.Span(d) }
 
 // seconds writes a time to wait: "0.3 s", "4.1 s", "38 s".
 func seconds(s float64) string {

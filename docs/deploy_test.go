@@ -111,6 +111,7 @@ type object struct {
 		APIGroups []string `yaml:"apiGroups"`
 		Resources []string
 		Verbs     []string
+		Names     []string `yaml:"resourceNames"`
 	}
 	RoleRef  struct{ Kind, Name string } `yaml:"roleRef"`
 	Subjects []struct{ Kind, Name, Namespace string }

@@ -101,6 +101,35 @@ func TestFleetMayReadWhatItReads(t *testing.T) {
 	}
 }
 
+// What it may write is the one Lease that the configuration names, in its own namespace.
+func TestFleetMayWriteItsLease(t *testing.T) {
+	const path = "../deploy/kubernetes/fleet.yml"
+	all := objectsOf(t, path)
+	cfg, err := config.Parse("gpuvigil.yml", []byte(all["ConfigMap"].Data["gpuvigil.yml"]))
+	if err != nil || cfg.Fleet.Leader.Lease == "" || cfg.Fleet.Leader.Namespace != "" {
+		t.Fatalf("the configuration names no Lease of its own namespace: %+v, %v", cfg.Fleet.Leader, err)
+	}
+	role, bound := all["Role"], all["RoleBinding"]
+	may := map[string][]string{}
+	for _, r := range role.Rules {
+		if !slices.Equal(r.APIGroups, []string{"coordination.k8s.io"}) || !slices.Equal(r.Resources, []string{"leases"}) {
+			t.Errorf("%s allows %v of %v %v in its namespace", path, r.Verbs, r.APIGroups, r.Resources)
+		}
+		for _, verb := range r.Verbs {
+			may[verb] = r.Names
+		}
+	}
+	lease := []string{cfg.Fleet.Leader.Lease}
+	if diff := cmp.Diff(map[string][]string{"create": nil, "get": lease, "update": lease}, may); diff != "" {
+		t.Errorf("the role does not allow what is done with the Lease (-want +allowed):\n%s", diff)
+	}
+	namespace := all["ServiceAccount"].Metadata.Namespace
+	if bound.RoleRef.Kind != "Role" || bound.RoleRef.Name != role.Metadata.Name || role.Metadata.Namespace != namespace || bound.Metadata.Namespace != namespace ||
+		len(bound.Subjects) != 1 || bound.Subjects[0].Name != all["ServiceAccount"].Metadata.Name || bound.Subjects[0].Namespace != namespace {
+		t.Errorf("%s binds %+v in %q to %+v", path, bound.RoleRef, bound.Metadata.Namespace, bound.Subjects)
+	}
+}
+
 func TestAgentMayReadWhatItReads(t *testing.T) {
 	const path = "../deploy/kubernetes/agent-api.yml"
 	all := objectsOf(t, path)

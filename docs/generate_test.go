@@ -187,7 +187,11 @@ func ruleFacts(r *rules.Rule) string {
 		for _, id := range r.HiddenBy {
 			by = append(by, "`"+string(id)+"`")
 		}
-		rows = append(rows, []string{"silent while the same GPU, its job or a GPU of its job has as urgent a ticket or page of", strings.Join(by, ", ")})
+		silent := "silent while the same GPU, its job or, of a job, one of its GPUs has as urgent a ticket or page of"
+		if r.Work {
+			silent = "silent while the same GPU, its job or any GPU of its job has as urgent a ticket or page of"
+		}
+		rows = append(rows, []string{silent, strings.Join(by, ", ")})
 	}
 	if r.Whole {
 		var hides []string

@@ -21,7 +21,7 @@ import (
 
 // expected are the incidents of the scenario, by cause.
 var expected = map[string]rules.ID{
-	"gpu_bound": rules.IDSaturatedGPU, "xid_31": rules.IDXid, "xid_79": rules.IDXid, "driver": rules.IDVersionChanged,
+	"vram_bound": rules.IDSaturatedGPU, "xid_31": rules.IDXid, "xid_79": rules.IDXid, "driver": rules.IDVersionChanged,
 }
 
 // TestWholeWay goes the way of gpuvigil once: driver, snapshot, finding, scrape,
@@ -56,7 +56,7 @@ func TestWholeWay(t *testing.T) {
 	}
 	appears("xid_31")
 	appears("xid_79")
-	appears("gpu_bound")
+	appears("vram_bound")
 	eventually(t, "Prometheus has scraped for as long as the dashboards look back", func() error {
 		return p.has(t.Context(), "vigil_node_info and vigil_node_info offset 12s")
 	})

@@ -240,7 +240,7 @@ var book = []*Rule{
 			"requests wait again and again, longer than was promised, or beside a replica that has nothing to do. " +
 			"A queue that the server shows and that does not exist any more is no finding.",
 		Action:      "Add replicas, or find out why those that there are do not get the requests.",
-		Unit:        "seconds of waiting; requests that wait for growing and idle_sibling; episodes in 24 h for episodes",
+		Unit:        "seconds of waiting; requests that wait for growing and idle_sibling; episodes in 24 h for episodes; replicas for all_replicas",
 		For:         5 * time.Minute,
 		Statistical: true,
 		Hold:        5 * time.Minute,
@@ -285,6 +285,7 @@ var book = []*Rule{
 		Hold:   5 * time.Minute,
 		// A job that hangs or has stalled explains why its GPUs are idle.
 		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor, IDJobHung, IDJobStalled},
+		Work:     true,
 		Watch:    []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed},
 		Runbook:  "idle_gpu",
 	},
@@ -342,6 +343,7 @@ var book = []*Rule{
 		Hold:   15 * time.Minute,
 		// A job that stands still is not slow.
 		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor, IDJobHung, IDJobStalled},
+		Work:     true,
 		Watch:    []*metric.Def{metric.PowerDraw, metric.SMActivity, metric.TensorActivity, metric.Temperature},
 		Runbook:  "straggler",
 	},
@@ -487,8 +489,11 @@ var book = []*Rule{
 		Unit:        "nats",
 		Hold:        30 * time.Minute,
 		Statistical: true,
-		HiddenBy: []ID{IDXid, IDGPULost, IDSuspectMonitor, IDJobHung, IDJobStalled, IDSaturatedGPU, IDIdleGPU, IDThrottledGPU,
-			IDHotGPU, IDMemoryLeak, IDStraggler},
+		HiddenBy: []ID{IDXid, IDSuspectMonitor, IDGPULost, IDSXid, IDGPUMemory, IDPCIeLink, IDNVLink, IDNetworkPort, IDUnresponsive,
+			IDJobHung, IDJobStalled, IDSaturatedGPU, IDQueueing, IDUnusualModelUse, IDIdleGPU, IDThrottledGPU, IDHotGPU, IDMemoryLeak,
+			IDStraggler, IDSlowTraining, IDHiddenSharing, IDDataMovement, IDUnallocated, IDUnknownUse},
+		Work:    true,
+		Anomaly: true,
 		Watch:   []*metric.Def{metric.Utilization, metric.PowerDraw, metric.MemoryUsed, metric.RequestsWaiting, metric.QueueTimeP95},
 		Runbook: "unusual",
 	},

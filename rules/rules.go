@@ -77,6 +77,15 @@ type Rule struct {
 	// silent.
 	HiddenBy []ID
 
+	// Work says that a finding of a GPU tells of the work that it does: what hides it
+	// also does so from another GPU of the same work, which has stopped as a whole.
+	Work bool
+
+	// Anomaly says that the rule knows no cause, only that something is not as usual. Its
+	// findings are silent for as long as they go on if a cause fired when they began, on
+	// the same GPU, the same work, or a part of the node that its GPUs share.
+	Anomaly bool
+
 	// Whole says that a finding of this rule on a node hides what it hides on every part
 	// of the node, unless that began before it.
 	Whole bool

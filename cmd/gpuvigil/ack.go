@@ -34,7 +34,7 @@ func addMark(app *kingpin.Application, what, help string) (string, command) {
 	state := addStateDir(cmd)
 	snooze := new(time.Duration)
 	if what == "snooze" {
-		snooze = cmd.Flag("for", "How long.").Default("2h").Duration()
+		snooze = length(cmd.Flag("for", "How long.").Default("2h"), time.Second)
 	}
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		who, err := whoami(*by)
@@ -76,7 +76,7 @@ func addDrill(app *kingpin.Application) (string, command) {
 	cmd := app.Command("drill", "Rehearse: send an incident that is none, marked as a drill, on the way of all others, and end it after a while. It is in no metric of findings.")
 	rule := cmd.Arg("RULE", "The rule whose incident is rehearsed.").Required().String()
 	gpu := cmd.Flag("gpu", "Index or uuid of a GPU that it is to be about. Default: the node.").String()
-	d := cmd.Flag("for", "How long it goes on.").Default("5m").Duration()
+	d := length(cmd.Flag("for", "How long it goes on.").Default("5m"), time.Second)
 	state := addStateDir(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		client, err := agentClient(*state)
@@ -89,7 +89,7 @@ func addDrill(app *kingpin.Application) (string, command) {
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(p.out, "DRILL %s: %s, until %s\n", drilled.Incident, printable(drilled.Title), drilled.Until.Local().Format(time.TimeOnly)); err != nil {
+		if _, err := fmt.Fprintf(p.out, "DRILL %s: %s, until %s\n", drilled.Incident, printable(drilled.Title), timeOfDay(drilled.Until)); err != nil {
 			return err
 		}
 		return printTold(p, drilled.Told)

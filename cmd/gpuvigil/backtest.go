@@ -23,14 +23,14 @@ func addBacktest(app *kingpin.Application) (string, command) {
 	cmd.Flag("scores-out", "With --series: directory that gets a file of scores for each, at the same relative path.").PlaceHolder("DIR").StringVar(&o.Scores)
 	detector := cmd.Flag("detector", "With --series: what to run: level (with leak), which is the default, or leak on each file alone; straggler on the files of one directory, as peers of one job.").Enum(backtest.Detectors()...)
 	var r recordings
-	cmd.Flag("recording", "File of gpuvigil record, of one node; may be repeated.").PlaceHolder("FILE").StringsVar(&r.files)
+	cmd.Flag("recording", "File of gpuvigil record, of one node, may be packed by gzip; may be repeated.").PlaceHolder("FILE").StringsVar(&r.files)
 	cmd.Flag("labels", "Not with --series: file that says what was really wrong (CSV or JSON, docs/backtest.md), for precision, recall and delay.").PlaceHolder("FILE").StringVar(&r.labels)
 	cmd.Flag("json", "Not with --series: file that gets the results for programs.").PlaceHolder("FILE").StringVar(&r.json)
 	cmd.Flag("charts", "Not with --series: file that gets one HTML page with charts.").PlaceHolder("FILE.html").StringVar(&r.charts)
 	r.history.add(cmd)
-	cmd.Flag("workers", "How many files, groups of peers, or nodes to take at a time; 0: one for each CPU.").Default("0").IntVar(&o.Workers)
+	workers := whole(cmd.Flag("workers", "How many files, groups of peers, or nodes to take at a time; 0: one for each CPU.").Default("0"), 0, 0)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
-		o.Detector = *detector
+		o.Detector, o.Workers = *detector, *workers
 		if err := r.check(o); err != nil {
 			return wrongUsage{err}
 		}
@@ -44,6 +44,12 @@ func addBacktest(app *kingpin.Application) (string, command) {
 			o.Detector = "level"
 		}
 		sum, err := backtest.Run(ctx, o)
+		for _, d := range sum.Disorder {
+			fmt.Fprintln(p.errs, d)
+		}
+		if place := (*backtest.PlaceError)(nil); errors.As(err, &place) {
+			return wrongUsage{fmt.Errorf("--series %s --scores-out %s: %w", o.Series, o.Scores, place)}
+		}
 		return errors.Join(err, writeSummary(p.out, o.Detector, sum))
 	}
 }

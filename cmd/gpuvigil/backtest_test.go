@@ -27,6 +27,19 @@ func TestBacktest(t *testing.T) {
 	if code, _, errs := gpuvigil(t, args...); code != 1 || !strings.Contains(errs, "a.csv:2:") {
 		t.Errorf("a value that is no number: exit %d, %q; want 1 and the line", code, errs)
 	}
+	write("timestamp,value\n0,1\n60,1\n30,1\n120,1\n180,1\n")
+	if code, _, errs := gpuvigil(t, args...); code != 0 || !strings.Contains(errs, "a.csv:4: the time goes back here") {
+		t.Errorf("a row that is earlier than the one before: exit %d, %q; want 0, and the file, the line and what it costs", code, errs)
+	}
+	write("timestamp,value\n180,1\n120,1\n60,1\n")
+	if code, _, errs := gpuvigil(t, args...); code != 1 || !strings.Contains(errs, "a.csv:3: 2 of 3 rows") {
+		t.Errorf("a file in no order: exit %d, %q; want 1 and the line", code, errs)
+	}
+	for _, scores := range []string{dir, filepath.Join(dir, "in"), filepath.Dir(dir)} {
+		if code, stdout, errs := gpuvigil(t, "backtest", "--series="+dir, "--scores-out="+scores); code != int(exitUnknown) || stdout != "" || !strings.Contains(errs, "--scores-out "+scores) {
+			t.Errorf("scores to %s, of series in %s: exit %d, %q %q; want wrong usage, and the flag named", scores, dir, code, stdout, errs)
+		}
+	}
 	if code, _, _ := gpuvigil(t, "backtest", "--series="+dir, "--scores-out="+out, "--detector=magic"); code != int(exitUnknown) {
 		t.Errorf("a detector that there is not: exit %d, want that of wrong usage", code)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/alecthomas/kingpin/v2"
 
@@ -30,10 +31,28 @@ func addCheck(app *kingpin.Application) (string, command) {
 		if err := errors.Join(checkSecrets(c), checkFleetSecrets(c), priceErr); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(p.out, "%s is valid: %s, %s\n", *file, number(len(c.Inference.Targets), "inference target"), number(len(c.Alerting.Slack), "Slack receiver"))
+		_, err = fmt.Fprintf(p.out, "%s is valid: %s, %s\n", *file, number(len(c.Inference.Targets), "inference target"), receiverCount(&c.Alerting))
 		if err == nil && c.Alerting.Route != nil {
 			err = printRoutes(p.out, gate(c).Route, 0)
 		}
 		return err
 	}
+}
+
+// receiverCount says how many are told, and of what kinds they are.
+func receiverCount(a *config.Alerting) string {
+	var kinds []string
+	for _, k := range []struct {
+		n    int
+		what string
+	}{{len(a.Slack), "Slack"}, {len(a.Alertmanager), "Alertmanager"}, {len(a.Webhook), "webhook"}} {
+		if k.n > 0 {
+			kinds = append(kinds, fmt.Sprintf("%d %s", k.n, k.what))
+		}
+	}
+	all := len(a.Slack) + len(a.Alertmanager) + len(a.Webhook)
+	if all == 0 {
+		return "no receivers, so nobody is told"
+	}
+	return fmt.Sprintf("%s (%s)", number(all, "receiver"), strings.Join(kinds, ", "))
 }

@@ -41,7 +41,7 @@ func addCosts(cmd *kingpin.CmdClause) *costs {
 		bearer:   cmd.Flag("prometheus.bearer-token-file", "File with a bearer token for it.").PlaceHolder("FILE").String(),
 		tenant:   cmd.Flag("prometheus.tenant", "Tenant, which Mimir wants in X-Scope-OrgID.").String(),
 		match:    cmd.Flag("prometheus.match", "Read only series with this label, where it holds several clusters, such as 'cluster=\"a\"'; may be given several times.").PlaceHolder("MATCHER").Strings(),
-		timeout:  cmd.Flag("prometheus.timeout", "How long all of its answers may take.").Default("2m").Duration(),
+		timeout:  length(cmd.Flag("prometheus.timeout", "How long all of its answers may take.").Default("2m"), time.Millisecond),
 		history:  cmd.Flag("prometheus.history", "How far back its first sample is looked for: less where it refuses so long a query.").Default("400d").String(),
 		step:     cmd.Flag("step", "How finely it is asked: by hour, by day, or auto, which is by hour up to eight days.").Default("auto").Enum("auto", "hour", "day"),
 		state:    addStateDir(cmd),

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"gpuvigil/alerting"
 	"gpuvigil/collector"
 	"gpuvigil/detect"
+	"gpuvigil/internal/config"
 	"gpuvigil/internal/cost"
 	"gpuvigil/internal/report"
 	"gpuvigil/rules"
@@ -20,20 +22,23 @@ import (
 const digestTop = 5
 
 // digest is when what happened is summed up, nil if nobody wants to read it.
-func (p *pipeline) digest() *alerting.DigestConfig {
-	d := &p.cfg.Alerting.Digest
+func (p *pipeline) digest() *alerting.DigestConfig { return digestAt(p.cfg, p.writeDigest, p.log) }
+
+// digestAt is when the configuration wants what happened to be summed up.
+func digestAt(cfg *config.Config, write func(from, to time.Time) []alerting.Line, log *slog.Logger) *alerting.DigestConfig {
+	d := &cfg.Alerting.Digest
 	if len(d.Receivers) == 0 {
 		return nil
 	}
 	zone, err := d.Location()
 	if err != nil {
-		p.log.Error("The digest goes by UTC: its time zone is not known any more.", "time_zone", d.TimeZone, "err", err)
+		log.Error("The digest goes by UTC: its time zone is not known any more.", "time_zone", d.TimeZone, "err", err)
 		zone = time.UTC
 	}
 	hour, minute := d.Clock()
 	return &alerting.DigestConfig{
 		Receivers: d.Receivers, Daily: d.Daily, Weekly: d.Weekly, Hour: hour, Minute: minute, Weekday: d.Day(), Location: zone,
-		Write: p.writeDigest,
+		Write: write,
 	}
 }
 

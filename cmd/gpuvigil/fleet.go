@@ -29,11 +29,13 @@ import (
 	"gpuvigil/alerting"
 	"gpuvigil/collector"
 	"gpuvigil/collector/owner"
+	"gpuvigil/collector/series"
 	"gpuvigil/collector/slurm"
 	"gpuvigil/detect"
 	"gpuvigil/internal/config"
 	"gpuvigil/internal/fleet"
 	"gpuvigil/internal/metric"
+	"gpuvigil/internal/report"
 	"gpuvigil/internal/server"
 )
 
@@ -45,13 +47,15 @@ func addFleet(app *kingpin.Application) (string, command) {
 	flags := kingpinflag.AddFlags(cmd, fleetListen)
 	file := cmd.Flag("config.file", "Configuration file: its sections fleet, owners, detect, rules and alerting. See gpuvigil check --example. SIGHUP reads it again.").String()
 	prometheus := cmd.Flag("prometheus.url", "Prometheus, VictoriaMetrics, Thanos or Mimir to read the nodes from, such as http://prometheus:9090; it goes before fleet.prometheus.url.").PlaceHolder("URL").String()
+	var shard *int
+	cmd.Flag("shard.index", "Which part of the nodes this one looks at, from 0; it goes before fleet.shard.index, so that all replicas can have one configuration.").PlaceHolder("INDEX").SetValue(&optional{&shard})
 	state := addStateDir(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		dir, err := stateDir(*state)
 		if err != nil {
 			return err
 		}
-		return runFleet(ctx, p.log, fleetInput{*file, *prometheus}, dir, flags)
+		return runFleet(ctx, p.log, fleetInput{*file, *prometheus, shard}, dir, flags)
 	}
 }
 
@@ -59,6 +63,7 @@ func addFleet(app *kingpin.Application) (string, command) {
 type fleetInput struct {
 	file       string // empty: the defaults
 	prometheus string // URL that goes before that of the file; empty: none is given
+	shard      *int   // index that goes before that of the file; nil: none is given
 }
 
 // runFleet asks and serves until ctx ends.
@@ -68,7 +73,7 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 
-	first, err := loadFleet(from, log)
+	first, err := loadFleet(from, nil, log)
 	if err != nil {
 		return err
 	}
@@ -94,14 +99,17 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 		return err
 	}
 	defer closeAll([]net.Listener{socket})
-	remote, err := newRemotes(first.cfg, dir, func() []byte { return rec.role.Page(time.Now()) }, log)
+	if rec.elector, err = newElector(first.cfg, rec.outbox, log); err != nil {
+		return err
+	}
+	remote, err := newRemotes(first.cfg, dir, rec.pushed, log)
 	if err != nil {
 		return err
 	}
 	if err := rec.tellsFor(first); err != nil {
 		return err
 	}
-	first.config.Rows = append(first.config.Rows, remote.rows()...)
+	first.config.Rows = append(first.config.Rows, append(remote.rows(), rec.leads)...)
 	rec.role = fleet.New(first.config)
 	if err := rec.restore(); err != nil {
 		return err
@@ -116,9 +124,12 @@ func runFleet(ctx context.Context, log *slog.Logger, from fleetInput, dir string
 // serveFleet asks, judges, tells and answers until ctx ends.
 func serveFleet(ctx context.Context, log *slog.Logger, rec *fleetRecorder, remote *remotes, first *asking, from fleetInput, hup <-chan os.Signal, flags *web.FlagConfig, access *webConfig, listeners []net.Listener, socket net.Listener) error {
 	srv := server.NewFleet(server.FleetConfig{
-		Cluster: first.cluster, View: fleetView(rec), Telling: rec.desk().telling(), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
+		Cluster: first.cluster, View: fleetView(rec), Pending: pendingJobs(rec), Telling: rec.desk().telling(), Metrics: rec.role.Handler(), Authenticated: access.Authenticated, Log: log,
+		Chart:   func(ctx context.Context, id string) ([]byte, error) { return rec.charts.Load().picture(ctx, id) },
 		Version: server.Version{Version: version.Version, Revision: version.GetRevision(), GoVersion: version.GoVersion},
 	})
+	// Whoever leads next begins when nothing is told here any more.
+	defer rec.elect(ctx)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runAsking(ctx, log, from, rec, remote, first, hup) })
 	group.Go(func() error {
@@ -150,8 +161,9 @@ func fleetView(rec *fleetRecorder) func() server.FleetView {
 		for i, n := range v.Nodes {
 			out.Nodes[i] = server.FleetNode(n)
 		}
+		out.Notices = rec.leaderNotice()
 		if f := rec.found.Load(); f != nil {
-			out.Notices = f.notices()
+			out.Notices = append(out.Notices, f.notices()...)
 		}
 		return out
 	}
@@ -163,9 +175,13 @@ type asking struct {
 	cluster   string
 	config    fleet.Config
 	run       []func(context.Context)
+	assembler *series.Assembler                                    // likewise
 	found     *found                                               // nil: no Prometheus is read
 	observe   func(now time.Time, snapshots []*collector.Snapshot) // what is made of the nodes; set before anything runs
 	past      func() *fleet.Past                                   // begins with what was; nil: that is known
+	prime     func(context.Context)                                // tells the role what teams had spent; nil: it knows
+	costs     *report.Engine                                       // nil: no Prometheus is read
+	charts    *fleetCharts                                         // likewise
 	outbox    alerting.OutboxConfig
 	receivers []alerting.Receiver
 	tell      func(context.Context) []func() error // what tells them
@@ -174,20 +190,24 @@ type asking struct {
 // runAsking asks and tells until ctx ends, after each SIGHUP by the new configuration if
 // that works.
 func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *fleetRecorder, remote *remotes, now *asking, hup <-chan os.Signal) error {
+	if now.costs != nil {
+		costs := now.costs
+		now.prime = func(ctx context.Context) { prime(ctx, costs, rec.role, log) }
+	}
 	now.past = rec.role.Past // a later configuration does not begin again
 	for now != nil {
 		now.observe = func(at time.Time, snapshots []*collector.Snapshot) { rec.role.Observe(at, snapshots) }
 		rec.found.Store(now.found)
+		rec.charts.Store(now.charts)
 		inner, stop := context.WithCancel(ctx)
 		var group sync.WaitGroup
 		for _, run := range now.run {
 			group.Go(func() { run(inner) })
 		}
 		telling, inside := errgroup.WithContext(inner)
-		for _, run := range now.tell(inside) {
-			telling.Go(run)
-		}
-		next, err := nextAsking(ctx, log, from, rec, hup)
+		tell := now.tell
+		telling.Go(func() error { return rec.tellWhileLeading(inside, tell) })
+		next, err := nextAsking(ctx, log, from, now, rec, hup)
 		stop()
 		group.Wait()
 		if failed := telling.Wait(); failed != nil && next != nil {
@@ -196,7 +216,7 @@ func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *flee
 			return errors.Join(err, failed)
 		}
 		now = next
-		now.config.Rows = append(now.config.Rows, remote.rows()...)
+		now.config.Rows = append(now.config.Rows, append(remote.rows(), rec.leads)...)
 		rec.role.Configure(now.config)
 		if err := rec.configure(now); err != nil {
 			return err
@@ -207,14 +227,14 @@ func runAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *flee
 }
 
 // nextAsking waits for a new configuration that works; nil once ctx ends.
-func nextAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *fleetRecorder, hup <-chan os.Signal) (*asking, error) {
+func nextAsking(ctx context.Context, log *slog.Logger, from fleetInput, now *asking, rec *fleetRecorder, hup <-chan os.Signal) (*asking, error) {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, nil
 		case <-hup:
 		}
-		next, err := loadFleet(from, log)
+		next, err := loadFleet(from, now, log)
 		if err == nil {
 			err = rec.tellsFor(next)
 		}
@@ -227,14 +247,18 @@ func nextAsking(ctx context.Context, log *slog.Logger, from fleetInput, rec *fle
 }
 
 // loadFleet reads the configuration, and each secret once, so that one that cannot be
-// read stops the start.
-func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
+// read stops the start. What is known by the configuration before, if there is one, stays
+// known where it does not change.
+func loadFleet(from fleetInput, before *asking, log *slog.Logger) (*asking, error) {
 	cfg, err := config.Load(from.file)
 	if err != nil {
 		return nil, err
 	}
 	if from.prometheus != "" {
 		cfg.Fleet.Prometheus.URL = from.prometheus
+	}
+	if err := chooseShard(cfg, from.shard); err != nil {
+		return nil, err
 	}
 	if cfg.Fleet.Receive.Enabled && cfg.Fleet.Prometheus.Given() {
 		return nil, errors.New("fleet.receive.enabled beside --prometheus.url: use one of the two, as the same nodes would be judged twice")
@@ -253,8 +277,9 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(cfg.Alerting.Digest.Receivers) > 0 {
-		return nil, errors.New("alerting.digest.receivers: the cluster role writes no digests: what they sum up is on the nodes, so leave this to agents that notify by themselves")
+	prices, err := newFleetPrices(cfg, log)
+	if err != nil {
+		return nil, err
 	}
 	a := &asking{cfg: cfg, cluster: cmp.Or(cfg.Cluster, "cluster")}
 	if a.receivers, err = receivers(cfg, log); err != nil {
@@ -262,8 +287,9 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 	}
 	a.outbox = alerting.OutboxConfig{GateConfig: gate(cfg), Log: log, Burst: cfg.Alerting.Burst}
 	a.outbox.Node = a.cluster
-	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: budget(cfg.Budget), Rules: settings(cfg.Rules)}
+	a.config = fleet.Config{Log: log, Detect: waiting(&cfg.Fleet.Waiting), Nodes: detectors(cfg), Budget: shardBudget(cfg), Rules: settings(cfg.Rules), Price: prices.of, Budgets: fleetBudgets(cfg), Aside: cfg.Fleet.Shard.Index > 0}
 	a.config.Detect.Cluster = a.cluster
+	a.config.Brought = cfg.Fleet.Prometheus.Given() || cfg.Fleet.Receive.Enabled
 	a.config.Rows = append(a.config.Rows, server.Counters(log, metric.OutboxLength, metric.OutboxAge, metric.NotificationsSent, metric.IncidentsMarked, metric.MaintenanceWindows, metric.AlertsMuted))
 	if cfg.Fleet.Agents.Given() {
 		agents := fleet.NewAgents(log, askAgent(&cfg.Fleet.Agents))
@@ -271,7 +297,7 @@ func loadFleet(from fleetInput, log *slog.Logger) (*asking, error) {
 		a.config.Evidence, a.config.AgentCalls = agents.Evidence, agents.Calls
 	}
 	if cfg.Fleet.Prometheus.Given() {
-		if err := a.readPrometheus(cfg, log); err != nil {
+		if err := a.readPrometheus(cfg, before, log); err != nil {
 			return nil, fmt.Errorf("fleet.prometheus: %w", err)
 		}
 	}

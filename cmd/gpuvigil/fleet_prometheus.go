@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -33,17 +34,27 @@ func (f *found) notices() []string {
 // tenantHeader is by which Mimir, and Thanos if told so, tell tenants apart.
 const tenantHeader = "X-Scope-OrgID"
 
-// readPrometheus makes the role read the nodes from a PromQL API.
-func (a *asking) readPrometheus(cfg *config.Config, log *slog.Logger) error {
-	p := &cfg.Fleet.Prometheus
-	log = log.With("component", "prometheus")
+// assemblerFor returns what makes snapshots of series: that of the configuration before
+// where this one reads the same, since it knows what series say.
+func assemblerFor(cfg *config.Config, before *asking, log *slog.Logger) *series.Assembler {
+	if before != nil && before.assembler != nil && reflect.DeepEqual(before.cfg.Fleet.Prometheus, cfg.Fleet.Prometheus) && reflect.DeepEqual(before.cfg.Fleet.Shard, cfg.Fleet.Shard) &&
+		reflect.DeepEqual(before.cfg.Owners.Mapping, cfg.Owners.Mapping) {
+		return before.assembler
+	}
 	described := ownerRules(cfg.Owners.Mapping)
-	assembler := series.New(series.Config{
-		NodeLabels: p.NodeLabels, Lookback: time.Duration(p.Lookback), Log: log,
+	return series.New(series.Config{
+		NodeLabels: cfg.Fleet.Prometheus.NodeLabels, Lookback: time.Duration(cfg.Fleet.Prometheus.Lookback), Shard: shardOf(cfg), Log: log,
 		Describe: func(o collector.Owner, container string) collector.Workload {
 			return owner.Describe(o, container, described)
 		},
 	})
+}
+
+// readPrometheus makes the role read the nodes from a PromQL API.
+func (a *asking) readPrometheus(cfg *config.Config, before *asking, log *slog.Logger) error {
+	p := &cfg.Fleet.Prometheus
+	log = log.With("component", "prometheus")
+	assembler := assemblerFor(cfg, before, log)
 	found := &found{}
 	c := promql.Config{
 		Address: address(p.Page), Headers: headers(p), Match: p.Match, Interval: time.Duration(p.Interval), Timeout: time.Duration(p.Timeout), Lookback: time.Duration(p.Lookback),
@@ -54,9 +65,16 @@ func (a *asking) readPrometheus(cfg *config.Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	a.found = found
+	a.found, a.assembler = found, assembler
+	if a.costs, err = costReader(p); err != nil {
+		return err
+	}
+	a.charts = newFleetCharts(p, log)
 	a.config.Rows = append(a.config.Rows, reader.Tell, assembler.Tell)
 	a.run = append(a.run, func(ctx context.Context) {
+		if a.prime != nil {
+			a.prime(ctx)
+		}
 		if a.past != nil && p.WarmStart > 0 {
 			warmStart(ctx, p, headers(p), a.past(), assembler, log)
 		}

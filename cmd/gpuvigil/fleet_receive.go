@@ -44,7 +44,7 @@ func newRemotes(cfg *config.Config, dir string, page func() []byte, log *slog.Lo
 	r := &remotes{anybody: cfg.Fleet.Receive.Unauthenticated}
 	if c := &cfg.Fleet.Receive; c.Enabled {
 		log := log.With("component", "remote_write")
-		r.assembler = series.New(series.Config{Lookback: receiveKeep, Log: log})
+		r.assembler = series.New(series.Config{Lookback: receiveKeep, Shard: shardOf(cfg), Log: log})
 		r.receiver = remotewrite.New(remotewrite.Config{
 			Interval: time.Duration(c.Interval), Grace: time.Duration(c.Grace), Keep: receiveKeep, Limits: remotewrite.Limits{Samples: c.MaxSamples},
 			Assembler: r.assembler, Log: log,
@@ -52,7 +52,7 @@ func newRemotes(cfg *config.Config, dir string, page func() []byte, log *slog.Lo
 		})
 	}
 	if c := &cfg.Fleet.RemoteWrite; c.Given() {
-		p, err := newPusher(c, pushed{page: judged(page), job: fleetJob, instance: cmp.Or(cfg.Cluster, "cluster"), dir: filepath.Join(dir, "fleet-push")}, log)
+		p, err := newPusher(c, pushed{page: judged(page), job: fleetJob, instance: fleetInstance(cfg), dir: filepath.Join(dir, "fleet-push")}, log)
 		if err != nil {
 			return nil, fmt.Errorf("fleet.remote_write: %w", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -181,7 +182,7 @@ func TestFleetReloads(t *testing.T) {
 	kubeconfig := apiServer(t)
 	path := file(t, "fleet: {kubernetes: {enabled: true, pool_labels: [pool], kubeconfig: "+kubeconfig+"}}\n")
 	log := slog.New(slog.DiscardHandler)
-	first, err := loadFleet(fleetInput{file: path}, log)
+	first, err := loadFleet(fleetInput{file: path}, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,4 +234,54 @@ func TestFleetReloads(t *testing.T) {
 	says("vigil_config_last_reload_successful 1")
 	stop()
 	<-done
+}
+
+// What is known of series stays known over a reload that reads the same of the same server.
+func TestReloadKeepsWhatSeriesSay(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	load := func(configuration string, before *asking) *asking {
+		t.Helper()
+		a, err := loadFleet(fleetInput{file: file(t, configuration)}, before, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	const from = "fleet: {prometheus: {url: 'http://127.0.0.1:1', match: ['cluster=\"a\"']}}\n"
+	first := load(from, nil)
+	if load(from+"alerting: {burst: 3}\n", first).assembler != first.assembler {
+		t.Error("another burst for people, and nothing is known any more of what series said")
+	}
+	for _, other := range []string{
+		"fleet: {prometheus: {url: 'http://127.0.0.1:2', match: ['cluster=\"a\"']}}\n", "fleet: {prometheus: {url: 'http://127.0.0.1:1'}}\n",
+		from + "owners: {mapping: [{account: proj1, team: nlp}]}\n",
+	} {
+		if load(other, first).assembler == first.assembler {
+			t.Errorf("what another server says, or says of others, is taken for the same: %s", other)
+		}
+	}
+}
+
+// Nobody is told that somebody watches before a node was seen.
+func TestNoSignOfLifeBeforeTheFirstNode(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	rec := &fleetRecorder{log: log, role: fleet.New(fleet.Config{Log: log, Brought: true})}
+	rec.role.Observe(time.Now(), nil)
+	if rec.watches() || strings.Contains(string(rec.role.Page(time.Now())), "vigil_heartbeat_timestamp_seconds ") {
+		t.Error("a role that has seen no node yet says that it watches")
+	}
+	at := time.Now()
+	rec.role.Observe(at, pagesOf(at, 3, false))
+	if !rec.watches() || rec.seen() != "3 GPUs on 3 nodes are watched" {
+		t.Errorf("a role that sees three nodes says %v, %s", rec.watches(), rec.seen())
+	}
+	want := "vigil_heartbeat_timestamp_seconds " + strconv.FormatFloat(float64(at.Unix()), 'g', -1, 64) + "\n"
+	if page := string(rec.role.Page(at)); !strings.Contains(page, want) {
+		t.Errorf("its page does not say %s:\n%s", want, page)
+	}
+	alone := &fleetRecorder{log: log, role: fleet.New(fleet.Config{Log: log})}
+	alone.role.Observe(time.Now(), nil)
+	if !alone.watches() {
+		t.Error("a role that only asks schedulers never says that it watches")
+	}
 }

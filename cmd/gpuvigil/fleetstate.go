@@ -14,6 +14,7 @@ import (
 	"gpuvigil/alerting/alertmanager"
 	"gpuvigil/detect"
 	"gpuvigil/internal/fleet"
+	"gpuvigil/internal/lease"
 	"gpuvigil/internal/store"
 )
 
@@ -34,6 +35,9 @@ type fleetRecorder struct {
 	log    *slog.Logger
 	wake   chan struct{} // has room for one
 	found  atomic.Pointer[found]
+	charts atomic.Pointer[fleetCharts] // nil: nothing is drawn
+
+	elector *lease.Elector // nil: there are no replicas
 
 	senders atomic.Pointer[[]*alertmanager.Sender] // those that run
 

@@ -211,7 +211,7 @@ func TestFleetAPI(t *testing.T) {
 		at = at.Add(30 * time.Second)
 		role.Observe(at, pagesOf(at, 3, true))
 	}
-	srv := server.NewFleet(server.FleetConfig{Cluster: "prod", View: fleetView(&fleetRecorder{role: role}), Metrics: role.Handler(), Log: slog.New(slog.DiscardHandler)})
+	srv := server.NewFleet(server.FleetConfig{Cluster: "prod", View: fleetView(&fleetRecorder{role: role}), Pending: pendingJobs(&fleetRecorder{role: role}), Metrics: role.Handler(), Log: slog.New(slog.DiscardHandler)})
 	ts := httptest.NewServer(srv.Handler())
 	defer ts.Close()
 	client := func(path string) string {

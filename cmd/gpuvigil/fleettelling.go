@@ -9,16 +9,17 @@ import (
 	"gpuvigil/alerting/alertmanager"
 	"gpuvigil/collector"
 	"gpuvigil/detect"
-	"gpuvigil/internal/config"
 	"gpuvigil/rules"
 )
 
-// reachNodes is of how many nodes of an incident it is worked out what it reaches.
-const reachNodes = 64
-
 // tellsFor says how the cluster role tells people by a configuration.
 func (r *fleetRecorder) tellsFor(a *asking) error {
-	a.outbox.Current, a.outbox.Context = r.incident, func(i *detect.Incident) alerting.Context { return r.reach(a.cfg, i) }
+	a.outbox.Current, a.outbox.Context = r.incident, func(i *detect.Incident) alerting.Context { return reachAcross(a.cfg.Cluster, r.role.View(), i) }
+	a.outbox.Digest = r.digest(a)
+	if a.charts != nil {
+		a.charts.view = r.role.View
+		a.outbox.Chart = func(i *detect.Incident) *alerting.Chart { return a.charts.of(context.Background(), i) }
+	}
 	links := (&pipeline{cfg: a.cfg}).links
 	message := func(i *detect.Incident) alerting.Message {
 		return alerting.Message{Incident: *i, Rule: rules.Get(i.Rule), Node: a.cluster, Links: links(i)}
@@ -38,6 +39,7 @@ func (r *fleetRecorder) tellsFor(a *asking) error {
 		}
 		return out
 	}
+	a.config.Follows = r.follows
 	a.config.Tell = func(incidents []detect.Incident) {
 		r.tell(incidents)
 		poke(senders)
@@ -91,8 +93,9 @@ func (r *fleetRecorder) incident(id string) *detect.Incident {
 	return nil
 }
 
-// watches reports whether there are looks at the nodes.
-func (r *fleetRecorder) watches() bool { return time.Since(r.role.View().Time).Abs() < longStill }
+// watches reports whether there are looks at the nodes, or at the schedulers where no
+// nodes are read. Nodes may be read each five minutes.
+func (r *fleetRecorder) watches() bool { return time.Since(r.role.Watched()).Abs() < 3*longStill }
 
 // seen says what is watched, for a sign of life.
 func (r *fleetRecorder) seen() string {
@@ -111,30 +114,6 @@ func (r *fleetRecorder) seen() string {
 		said += fmt.Sprintf(", %d incidents are open", open)
 	}
 	return said
-}
-
-// reach is how far an incident reaches on its nodes: of many on the first of them. Money
-// is the agents' to tell.
-func (r *fleetRecorder) reach(cfg *config.Config, i *detect.Incident) alerting.Context {
-	c := alerting.Context{Cluster: cfg.Cluster}
-	all := &collector.Snapshot{}
-	seen := map[string]bool{}
-	v := r.role.View()
-	for k := range i.Members {
-		name := i.Members[k].Node
-		if seen[name] || len(seen) >= reachNodes {
-			continue
-		}
-		seen[name] = true
-		if s := v.Snapshot(name); s != nil {
-			all.Time = s.Time
-			all.GPUs = append(all.GPUs, s.GPUs...)
-			all.Endpoints = append(all.Endpoints, s.Endpoints...)
-		}
-	}
-	of := reachOf(all, i)
-	c.Owners, c.GPUs, c.Models = of.owners(), len(of.held), of.models(all)
-	return c
 }
 
 // desk takes what people say to the role. A drill is about the cluster.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
+	"gpuvigil/internal/text"
 	"gpuvigil/rules"
 )
 
@@ -34,7 +34,7 @@ func addHealth(app *kingpin.Application) (string, command) {
 	cmd := app.Command("health", "Say in one line whether a job may start on this node's GPUs, for Slurm's HealthCheckProgram and prolog and for node-problem-detector. "+
 		"Exits 0 if they are well, 1 if not, 2 if it cannot be known. Answers within a second.")
 	state := addStateDir(cmd)
-	maxAge := cmd.Flag("max-age", "How old what the agent knows may be.").Default("1m").Duration()
+	maxAge := length(cmd.Flag("max-age", "How old what the agent knows may be.").Default("1m"), time.Millisecond)
 	gpus := addGPUs(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		ctx, cancel := context.WithTimeout(ctx, healthLimit)
@@ -57,8 +57,8 @@ func addHealth(app *kingpin.Application) (string, command) {
 }
 
 func addGPUs(cmd *kingpin.CmdClause) *int {
-	return cmd.Flag("gpus", "How many GPUs there must be, 0 if there need be none. Default: as many as were seen since the node booted or as the driver lists, "+
-		"and one at least if there was one in an earlier boot or there is one on the PCI bus.").Default(strconv.Itoa(asSeen)).Int()
+	return whole(cmd.Flag("gpus", "How many GPUs there must be, 0 if there need be none. Default: as many as were seen since the node booted or as the driver lists, "+
+		"and one at least if there was one in an earlier boot or there is one on the PCI bus."), asSeen, 0)
 }
 
 // verdict is what is wrong with a node, in words.
@@ -95,11 +95,11 @@ func (v verdict) exit() error {
 func (a *answer) health(now time.Time, maxAge time.Duration, want int) verdict {
 	var v verdict
 	if age := now.Sub(a.snapshot.Time); age > maxAge {
-		v.unknown = append(v.unknown, fmt.Sprintf("what the agent knows is %s old", short(age)))
+		v.unknown = append(v.unknown, fmt.Sprintf("what the agent knows is %s old", text.Span(age)))
 		return v
 	}
 	if until := a.snapshot.ReleasedUntil; until.After(now) {
-		v.unknown = append(v.unknown, "the driver is released until "+until.Local().Format(time.TimeOnly))
+		v.unknown = append(v.unknown, "the driver is released until "+timeOfDay(until))
 	}
 	for _, s := range a.blind() {
 		if ofGPUs(s.Name) { // what others see is not about GPUs

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 
@@ -94,7 +93,7 @@ func printInventory(out io.Writer, a *server.Inventory) error {
 		if e.Owner == (collector.Owner{}) {
 			who = "node"
 		}
-		return []string{e.Time.Local().Format(time.DateTime), who, changeText(e)}
+		return []string{e.Time.UTC().Format("2006-01-02 15:04:05 UTC"), who, changeText(e)}
 	})
 	for _, u := range a.Unread {
 		fmt.Fprintf(w, "\nnot all was read of %d processes: %s", u.Processes, printable(u.Reason))

@@ -26,9 +26,12 @@ func ledgerConfig(cfg *config.Config, log *slog.Logger) (ledger.Config, error) {
 }
 
 // priceBook makes the node's price book.
-func priceBook(cfg *config.Config) (*price.Book, error) {
+func priceBook(cfg *config.Config) (*price.Book, error) { return bookOf(cfg, cfg.Node) }
+
+// bookOf makes the price book of a node.
+func bookOf(cfg *config.Config, node string) (*price.Book, error) {
 	p := price.Config{
-		Node: cfg.Node, Labels: cfg.Prices.NodeLabels, Provider: cfg.Prices.Provider, Region: cfg.Prices.Region,
+		Node: node, Labels: cfg.Prices.NodeLabels, Provider: cfg.Prices.Provider, Region: cfg.Prices.Region,
 		Energy: price.Energy{PerKWh: cfg.Energy.Prices(), Currency: cfg.Energy.Currency, PUE: cfg.Energy.PUE, Carbon: cfg.Energy.Carbons(), TimeZone: cfg.Energy.TimeZone},
 	}
 	kinds := map[string]price.Kind{}

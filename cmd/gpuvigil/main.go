@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "gpuvigil: %v. Try gpuvigil help.\n", err)
+		fmt.Fprintf(stderr, "gpuvigil: %v. Try gpuvigil help.\n", named(app, args, err))
 		return usageCode(commandOf(app, args))
 	}
 	err = commands[name](ctx, &program{out: stdout, errs: stderr, log: promslog.New(logConfig)})

@@ -40,11 +40,11 @@ func TestCheck(t *testing.T) {
 	if code, out, _ := gpuvigil(t, "check", file(t, "node: a\n")); code != 0 || !strings.Contains(out, "is valid") {
 		t.Errorf("a valid file: exit %d, %q", code, out)
 	}
-	if code, out, _ := gpuvigil(t, "check", file(t, "inference: {targets: [{url: 'http://127.0.0.1:8000'}]}\n")); code != 0 || !strings.Contains(out, "1 inference target, 0 Slack receivers") {
+	if code, out, _ := gpuvigil(t, "check", file(t, "inference: {targets: [{url: 'http://127.0.0.1:8000'}]}\n")); code != 0 || !strings.Contains(out, "1 inference target, no receivers, so nobody is told") {
 		t.Errorf("a file with one target: exit %d, %q", code, out)
 	}
 	code, _, errs := gpuvigil(t, "check", file(t, "sampling:\n  fsat: 1s\n"))
-	if code != 1 || !strings.Contains(errs, "gpuvigil.yml:2: sampling.fsat: unknown key, allowed:") {
+	if code != 1 || !strings.Contains(errs, "gpuvigil.yml:2: sampling.fsat: found an unknown key, allowed:") {
 		t.Errorf("a misspelt key: exit %d, %q", code, errs)
 	}
 	code, example, _ := gpuvigil(t, "check", "--example")
@@ -281,6 +281,39 @@ func TestManyOwnersFitALine(t *testing.T) {
 	for _, want := range []string{"used by pod:ns/p0\n", "not used by pod:ns/p1, ", "and 27 more allocations"} {
 		if !strings.Contains(facts, want) {
 			t.Errorf("why does not say %q:\n%s", want, facts)
+		}
+	}
+}
+
+// What check counts is who is told, by whatever way.
+func TestCheckCountsReceiversOfEveryKind(t *testing.T) {
+	code, out, errs := gpuvigil(t, "check", file(t, `alerting:
+  webhook: [{name: b, url: 'https://h/x'}, {name: c, url: 'https://h/y'}]
+  alertmanager: [{name: d, urls: ['http://h:9093']}]
+`))
+	if code != 0 || !strings.Contains(out, "3 receivers (1 Alertmanager, 2 webhook)") {
+		t.Errorf("of three receivers check says %d %s%s", code, out, errs)
+	}
+}
+
+// A matcher that nothing can fit sends nobody anything, without a word.
+func TestCheckRefusesMatchersThatNothingFits(t *testing.T) {
+	for matcher, want := range map[string]string{
+		`severity="urgent"`:    "allowed: info, ticket, page",
+		`severity!="critical"`: "allowed: info, ticket, page",
+		`rule="gpu_is_lost"`:   "gpu_lost",
+		`rule=~"xid_.*"`:       "allowed: ",
+		`critical="yes"`:       `allowed: true, or "" for what is not so`,
+		`gpu="three"`:          "the number of a GPU",
+	} {
+		code, _, errs := gpuvigil(t, "check", file(t, "alerting:\n  webhook: [{name: a, url: 'https://h/x'}]\n  route:\n    receiver: a\n    routes:\n    - receiver: none\n      matchers: ['"+matcher+"']\n"))
+		if code == 0 || !strings.Contains(errs, "gpuvigil.yml:7: alerting.route.routes[0].matchers[0]: found ") || !strings.Contains(errs, want) {
+			t.Errorf("matcher %s: check exits %d and says %q, want an error that says %q", matcher, code, errs, want)
+		}
+	}
+	for _, matcher := range []string{`severity=~"page|ticket"`, `rule!="xid"`, `critical!="true"`, `simulated=""`, `gpu="3"`, `rule!~"idle.*"`} {
+		if code, _, errs := gpuvigil(t, "check", file(t, "alerting:\n  webhook: [{name: a, url: 'https://h/x'}]\n  route:\n    receiver: a\n    routes:\n    - receiver: none\n      matchers: ['"+matcher+"']\n")); code != 0 {
+			t.Errorf("matcher %s is refused: %s", matcher, errs)
 		}
 	}
 }

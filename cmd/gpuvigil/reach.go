@@ -49,18 +49,27 @@ type reached struct {
 }
 
 func reachOf(s *collector.Snapshot, i *detect.Incident) *reached {
-	r := &reached{about: map[string]bool{}, held: map[string]bool{}, by: map[collector.Owner]map[string]bool{}}
+	r := newReached()
 	for k := range i.Members {
 		r.member(s, &i.Members[k])
 	}
-	for o := range r.by {
-		for g := range s.GPUs {
-			if slices.Contains(s.GPUs[g].Owners, o) {
+	r.hold(s)
+	return r
+}
+
+func newReached() *reached {
+	return &reached{about: map[string]bool{}, held: map[string]bool{}, by: map[collector.Owner]map[string]bool{}}
+}
+
+// hold adds the GPUs that the owners behind it have on a node.
+func (r *reached) hold(s *collector.Snapshot) {
+	for g := range s.GPUs {
+		for _, o := range s.GPUs[g].Owners {
+			if r.by[o] != nil {
 				r.by[o][s.GPUs[g].UUID], r.held[s.GPUs[g].UUID] = true, true
 			}
 		}
 	}
-	return r
 }
 
 // member adds the GPUs and the owners of one finding.
@@ -82,9 +91,9 @@ func (r *reached) member(s *collector.Snapshot, f *detect.Finding) {
 		if g := s.GPUByUUID(f.Subject.ID); g != nil {
 			on(g)
 		}
-	case "endpoint":
+	case "endpoint", "service":
 		for k := range s.Endpoints {
-			if e := &s.Endpoints[k]; e.Key().String() == f.Subject.ID {
+			if e := &s.Endpoints[k]; e.Key().String() == f.Subject.ID || f.Subject.Kind == "service" && e.Engine+"/"+e.Model == f.Subject.ID {
 				for _, uuid := range e.GPUs {
 					r.about[uuid] = true
 				}
@@ -143,11 +152,17 @@ func (r *reached) money(m *collector.Money, i *detect.Incident) *alerting.Money 
 	if len(gpus) == 0 || slices.Contains(idle, i.Rule) {
 		gpus = r.about
 	}
-	sum := 0.0
-	for uuid := range gpus {
-		sum += m.PriceOf(uuid)
+	if len(gpus) == 0 || m == nil {
+		return nil
 	}
-	if len(gpus) == 0 || math.IsNaN(sum) {
+	sum, priced := 0.0, 0
+	for _, p := range m.Prices {
+		if gpus[p.UUID] {
+			sum += p.PerHour
+			priced++
+		}
+	}
+	if priced < len(gpus) || math.IsNaN(sum) {
 		return nil
 	}
 	return &alerting.Money{Currency: m.Currency, PerHour: sum, GPUs: len(gpus)}

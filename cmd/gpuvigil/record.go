@@ -19,7 +19,7 @@ import (
 func addRecord(app *kingpin.Application) (string, command) {
 	cmd := app.Command("record", "Record what the sources of this node see, in the format of the agent's child, for a replay or a bug report.")
 	output := cmd.Flag("output", "File to write; it must not exist.").Short('o').Required().String()
-	length := cmd.Flag("for", "How long.").Default("1m").Duration()
+	lasts := length(cmd.Flag("for", "How long.").Default("1m"), time.Millisecond)
 	scenario := cmd.Flag("simulate", "Record a simulated scenario instead, without waiting for it to pass.").String()
 	seed := cmd.Flag("simulate.seed", "Seed of the simulation.").Default("1").Uint64()
 	flags := &agentFlags{stateDir: new(string)}
@@ -29,15 +29,12 @@ func addRecord(app *kingpin.Application) (string, command) {
 	cmd.Flag("path.procfs", "Where the host's /proc is.").StringVar(&flags.procfs)
 	cmd.Flag("path.sysfs", "Where the host's /sys is.").StringVar(&flags.sysfs)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
-		if *length <= 0 {
-			return wrongUsage{fmt.Errorf("--for: %s is no time to record for: give one above 0, like 1m", *length)}
-		}
 		var source func(context.Context, *recording) error
 		var err error
 		if *scenario != "" {
-			source, err = simulated(*scenario, *seed, *length)
+			source, err = simulated(*scenario, *seed, *lasts)
 		} else {
-			source, err = live(p, flags, *length)
+			source, err = live(p, flags, *lasts)
 		}
 		if err != nil {
 			return err
@@ -49,7 +46,7 @@ func addRecord(app *kingpin.Application) (string, command) {
 		buffered := bufio.NewWriterSize(file, 1<<20)
 		r := &recording{out: frame.NewWriter(buffered)}
 		if err = source(ctx, r); err == nil && r.frames == 0 {
-			err = fmt.Errorf("nothing was recorded in %s: record for longer with --for", *length)
+			err = fmt.Errorf("nothing was recorded in %s: record for longer with --for", *lasts)
 		}
 		err = errors.Join(err, buffered.Flush(), file.Close())
 		if r.frames == 0 { // a file without a frame would only be in the way of the next try

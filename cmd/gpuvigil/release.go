@@ -16,7 +16,7 @@ import (
 
 func addRelease(app *kingpin.Application) (string, command) {
 	cmd := app.Command("release", "Make the running agent let go of the NVIDIA driver for a while, so that it can be replaced or a GPU reset.")
-	forTime := cmd.Flag("for", "How long; 0s takes the driver up again at once.").Default("15m").Duration()
+	forTime := length(cmd.Flag("for", "How long; 0s takes the driver up again at once.").Default("15m"), 0)
 	state := addStateDir(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
 		client, err := agentClient(*state)
@@ -33,7 +33,7 @@ func addRelease(app *kingpin.Application) (string, command) {
 			_, err = fmt.Fprintln(p.out, "The agent takes the driver up again.")
 			return err
 		}
-		_, err = fmt.Fprintf(p.out, "The agent holds no device file of the driver until %s.\n", r.Until.Local().Format(time.TimeOnly))
+		_, err = fmt.Fprintf(p.out, "The agent holds no device file of the driver until %s.\n", timeOfDay(r.Until))
 		return err
 	}
 }

@@ -242,7 +242,7 @@ func (a *answer) headline(missing string) string {
 		parts = []string{"nothing is wrong"}
 	}
 	if until := a.snapshot.ReleasedUntil; !until.IsZero() {
-		parts = append(parts, "the driver is released until "+until.Local().Format(time.TimeOnly))
+		parts = append(parts, "the driver is released until "+timeOfDay(until))
 	}
 	if a.snapshot.Simulated {
 		parts = append(parts, "SIMULATED")

@@ -208,7 +208,7 @@ func rehearsal(rule, gpu string, s *collector.Snapshot, node string, now time.Ti
 		}
 	}
 	return &detect.Incident{
-		ID: drillPrefix + strconv.FormatInt(now.UnixMilli(), 36), Rule: r.ID, Cause: f.Cause, Severity: r.Severity, State: detect.Firing,
+		ID: drillPrefix + strconv.FormatInt(now.UnixMicro(), 36), Rule: r.ID, Cause: f.Cause, Severity: r.Severity, State: detect.Firing,
 		Opened: now, Updated: now, Members: []detect.Finding{f}, Drill: true,
 	}, nil
 }

@@ -16,13 +16,21 @@ import (
 	"gpuvigil/detect"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
+	"gpuvigil/internal/text"
 )
 
 func addWhy(app *kingpin.Application) (string, command) {
 	cmd := app.Command("why", "Say what is wrong with a subject, since when, how sure, on what evidence, what changed before, and what to do. Exit codes as for status.")
-	subject := cmd.Arg("SUBJECT", "The node (its name, or nothing), a GPU (its index, NODE/INDEX or uuid), a job, pod or other owner (job:slurm/4711), an endpoint (endpoint:URL).").String()
+	subject := cmd.Arg("SUBJECT", "The node (its name, or nothing), a GPU (its index, NODE/INDEX or uuid), a job, pod or other owner (job:slurm/4711), an endpoint (endpoint:URL); or pending.").String()
+	job := cmd.Arg("JOB", "With pending: the job or pod that has no GPUs yet, as its scheduler calls it; none lists all. The cluster role answers.").String()
 	state := addStateDir(cmd)
 	return cmd.FullCommand(), func(ctx context.Context, p *program) error {
+		switch {
+		case *subject == "pending":
+			return whyPending(ctx, p, *state, *job)
+		case *job != "":
+			return wrongUsage{fmt.Errorf("found %q after the subject %q: only why pending takes a job", printable(*job), printable(*subject))}
+		}
 		node, err := ask(ctx, *state)
 		if err != nil {
 			return unknown(p, err)
@@ -261,7 +269,7 @@ func (a *answer) printWhy(out io.Writer, s subject) error {
 		case detect.Pending:
 			fmt.Fprintf(w, "\nnot sure yet: %s on %s since %s\n", printable(f.Title), subjectName(f), since(f.Since, a.snapshot.Time))
 		case detect.Resolved:
-			fmt.Fprintf(w, "\nover: %s on %s, %s, lasted %s\n", printable(f.Title), subjectName(f), since(f.Resolved, a.snapshot.Time), short(f.Resolved.Sub(f.Since)))
+			fmt.Fprintf(w, "\nover: %s on %s, %s, lasted %s\n", printable(f.Title), subjectName(f), since(f.Resolved, a.snapshot.Time), text.Span(f.Resolved.Sub(f.Since)))
 		}
 	}
 	return w.Flush()
@@ -283,7 +291,7 @@ func (a *answer) printFinding(w io.Writer, f server.Finding) {
 		fmt.Fprintf(w, "expected\t%s\n", printable(f.Evidence.Expected))
 	}
 	for _, e := range f.Before {
-		fmt.Fprintf(w, "before\t%s  %s\n", e.Time.Local().Format("15:04:05"), printable(a.named(eventText(e))))
+		fmt.Fprintf(w, "before\t%s  %s\n", timeOfDay(e.Time), printable(a.named(eventText(e))))
 	}
 	if f.Before == nil {
 		fmt.Fprintf(w, "before\tnothing changed in the ten minutes before\n")

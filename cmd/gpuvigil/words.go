@@ -21,30 +21,19 @@ const maxWords = 1000
 // characters, which could move the cursor or change what was printed before.
 func printable(s string) string { return text.Clean(s, maxWords) }
 
+// timeOfDay is by the clock of all that is said of findings, wherever one stands.
+func timeOfDay(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }
+
 // since tells a time and how long ago it was.
 func since(t, now time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
-	layout := "15:04:05"
+	at := timeOfDay(t)
 	if now.Sub(t) > 20*time.Hour {
-		layout = "Jan 2 15:04"
+		at = t.UTC().Format("2 Jan 15:04 UTC")
 	}
-	return fmt.Sprintf("%s (%s ago)", t.Local().Format(layout), short(now.Sub(t)))
-}
-
-// short writes a length of time with the precision that a person needs.
-func short(d time.Duration) string {
-	d = max(d, 0)
-	switch {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%.0f s", d.Seconds())
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%.0f min", d.Minutes())
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%.1f h", d.Hours())
-	}
-	return fmt.Sprintf("%.1f days", d.Hours()/24)
+	return fmt.Sprintf("%s (%s ago)", at, text.Span(now.Sub(t)))
 }
 
 // reading formats a reading; "-" if it was not reported.

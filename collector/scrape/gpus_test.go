@@ -48,7 +48,7 @@ func TestPagesThatAreRefused(t *testing.T) {
 		"too many GPUs":              {"", many(maxGPUs + 1), "too_large", "more than 64 GPUs"},
 		"the exporter failed":        {"", strings.Replace(smi, "last_collect_success 1", "last_collect_success 0", 1), "not_collected", "failed"},
 		"nvidia-smi failed":          {"", strings.Replace(smi, "command_exit_code 0", "command_exit_code 9", 1), "not_collected", "ask the driver"},
-		"it looked an hour ago":      {"", smi + fmt.Sprintf("nvidia_smi_last_collect_success_timestamp_seconds %d\n", noon.Unix()-3600), "not_collected", "1h0m0s ago"},
+		"it looked an hour ago":      {"", smi + fmt.Sprintf("nvidia_smi_last_collect_success_timestamp_seconds %d\n", noon.Unix()-3600), "not_collected", "1 h ago"},
 		"it has no GPU":              {"", "nvidia_smi_failed_scrapes_total 0\n", "not_collected", "no GPU"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"gpuvigil/collector/exposition"
 	"gpuvigil/collector/page"
 	"gpuvigil/internal/metric"
+	"gpuvigil/internal/text"
 )
 
 // fact is one column of the catalogue under another exporter's name, times scale; 0
@@ -297,7 +298,7 @@ func (c *smi) end() error {
 		return page.Failing("not_collected", "%s", c.failing)
 	}
 	if age := c.now.Sub(c.collected); !c.collected.IsZero() && age > frozenAfter {
-		return page.Failing("not_collected", "the exporter says that it last looked at the GPUs %s ago", age.Round(time.Second))
+		return page.Failing("not_collected", "the exporter says that it last looked at the GPUs %s ago", text.Span(age))
 	}
 	for _, m := range c.instances {
 		var first *instance

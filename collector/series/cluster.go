@@ -21,7 +21,7 @@ const (
 	requests      = "kube_pod_container_resource_requests"
 )
 
-var clusterNames = []string{podInfo, nodeInfo, unschedulable, taint, requests}
+var clusterNames = []string{podInfo, nodeInfo, unschedulable, taint, requests, podOwner, jobOwner, podLabels, nodeLabels}
 
 // cluster is what kube-state-metrics says of a cluster: which node a pod runs on, which
 // nodes take no work, and who was given how many GPUs.
@@ -32,6 +32,7 @@ type cluster struct {
 	pods      map[pod]string
 	addresses map[string]string // of nodes, and of pods that have one of their own
 	nodes     map[string]*kubeNode
+	jobs      kubeJobs
 }
 
 type pod struct{ namespace, name string }
@@ -40,6 +41,7 @@ type pod struct{ namespace, name string }
 type kubeNode struct {
 	drained float64 // NaN: not told
 	given   []given
+	shared  []collector.Label // what it has in common with others
 }
 
 // given is how many GPUs a container asked for and has.
@@ -70,7 +72,7 @@ func (c *cluster) read(from int64) (moved bool) {
 		return false
 	}
 	pods, addresses := c.pods, c.addresses
-	*c = cluster{sets: c.sets, seen: newest, pods: map[pod]string{}, addresses: map[string]string{}, nodes: map[string]*kubeNode{}}
+	*c = cluster{sets: c.sets, seen: newest, pods: map[pod]string{}, addresses: map[string]string{}, nodes: map[string]*kubeNode{}, jobs: newKubeJobs()}
 	for _, s := range c.sets {
 		for _, one := range s.series {
 			if one.live(from) {
@@ -90,6 +92,9 @@ func (s *set) said(label string) string {
 }
 
 func (c *cluster) take(name string, s *set, v float64) {
+	if c.jobs.take(name, s) {
+		return
+	}
 	node := s.said("node")
 	if node == "" || math.IsNaN(v) {
 		return
@@ -107,6 +112,8 @@ func (c *cluster) take(name string, s *set, v float64) {
 		c.address(s.said("host_ip"), node)
 	case nodeInfo:
 		c.address(s.said("internal_ip"), node)
+	case nodeLabels:
+		of.shared = sharedOf(s)
 	case unschedulable:
 		if math.IsNaN(of.drained) || v == 1 {
 			of.drained = v

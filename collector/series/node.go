@@ -51,10 +51,11 @@ type targetKey struct{ instance, job, replica string }
 // aliases are the nodes that instances are of, as series say that have both.
 type aliases struct {
 	nodes   map[string]string // by instance, and by host; "" where several are told
+	others  map[string]string // the same of nodes in other shards, whose series are not kept
 	changed bool
 }
 
-func newAliases() aliases { return aliases{nodes: map[string]string{}} }
+func newAliases() aliases { return aliases{nodes: map[string]string{}, others: map[string]string{}} }
 
 func (a *aliases) learn(instance, node string) {
 	for _, of := range []string{instance, hostOf(instance)} {
@@ -109,7 +110,7 @@ func (a *Assembler) nodeOf(s *set) string {
 	}
 	instance := s.value("instance")
 	host := hostOf(instance)
-	return cmp.Or(a.aliases.nodes[instance], a.aliases.nodes[host], a.cluster.nodeAt(host), host)
+	return cmp.Or(a.aliases.nodes[instance], a.aliases.nodes[host], a.aliases.others[instance], a.aliases.others[host], a.cluster.nodeAt(host), host)
 }
 
 // enter gives a new set its place. It returns why that cannot be.
@@ -118,7 +119,11 @@ func (a *Assembler) enter(s *set) refusal {
 		a.cluster.sets = append(a.cluster.sets, s)
 		return 0
 	}
-	if name := a.told(s); name != "" {
+	name := a.told(s)
+	if reason := a.shut(s, name); reason != none {
+		return reason
+	}
+	if name != "" {
 		a.aliases.learn(s.value("instance"), name)
 	}
 	return a.place(s)

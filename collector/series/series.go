@@ -39,6 +39,10 @@ type Config struct {
 	MaxSeries int // 4,000,000
 	MaxNodes  int // 20,000
 
+	// Shard is the part of the nodes that snapshots are made of. What the cluster says of its
+	// nodes, and their labels, is known of all.
+	Shard Shard
+
 	// Describe says of an owner what the configuration does; nil: nothing is said.
 	Describe func(o collector.Owner, container string) collector.Workload
 	Log      *slog.Logger
@@ -131,7 +135,7 @@ func (a *Assembler) Series(labels []Label) *Series {
 		}
 	}
 	n := a.vocab.names[metric]
-	if n == nil {
+	if n == nil || n.kind == ofCluster && idle(metric, labels) {
 		a.tally.refuse(unwanted)
 		return nil
 	}

@@ -32,6 +32,7 @@ func (a *Assembler) Snapshots(now time.Time) []*collector.Snapshot {
 	a.tally.gpus = 0
 	var out []*collector.Snapshot
 	nodes := slices.SortedFunc(maps.Values(a.nodes), func(a, b *node) int { return cmp.Compare(a.name, b.name) })
+	nodes = slices.DeleteFunc(nodes, func(n *node) bool { return !a.mine(n) })
 	for _, n := range nodes { // all, before it is known which GPU is where
 		for _, s := range n.slots {
 			a.read(n, s, now, from)
@@ -182,6 +183,7 @@ func (a *Assembler) snapshot(n *node, now time.Time, from int64) *collector.Snap
 	a.say(n, false, now)
 	snap := n.mixer.Snapshot(now, latest[:])
 	a.leaveOut(n, snap)
+	snap.Members, snap.Where = a.cluster.members(snap), a.cluster.where(n)
 	if spoken != nil {
 		spoken.reader.(*agentReader).tell(snap, spoken.elected.key.instance)
 		a.tally.nodes[withAgent]++
@@ -291,6 +293,7 @@ func (a *Assembler) sweep(now time.Time) {
 func (a *Assembler) relearn() {
 	before := a.aliases
 	a.aliases = newAliases()
+	a.aliases.others = before.others
 	for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
 		for _, s := range a.nodes[name].slots {
 			for _, p := range s.targets {

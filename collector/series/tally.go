@@ -18,6 +18,8 @@ const (
 	noNode
 	seriesLimit
 	nodeLimit
+	otherShard
+	noShardLabel
 	refusals
 )
 

@@ -46,7 +46,7 @@ func (l *Leak) MarshalBinary() ([]byte, error) {
 // what the other would have done. What is damaged, or of another version, is an error
 // and leaves the detector as it was.
 func (l *Leak) UnmarshalBinary(data []byte) error {
-	r, err := openRecord(data, leakName, leakVersion)
+	r, err := openRecord(data, leakName, leakVersion, leakVersion)
 	if err != nil {
 		return err
 	}

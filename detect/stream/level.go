@@ -64,6 +64,9 @@ type levelLaw struct {
 	effect, effectNats   float64 // a change smaller than this part of the level loses evidence, up to so many nats
 	repeat, repeatMemory float64 // nats per e-fold of earlier alarms, which are remembered for so many samples
 	finer, coarser       float64 // nats per e-fold of the time between samples, below and above five minutes
+	finest, faster       float64 // seconds: the shortest time between samples that finer was learned from; nats per e-fold below
+	far, wider           float64 // what is so many spans beyond the ends is strange; what stays so widens them by so many at a time
+	held                 uint8   // strange samples in a row that teach nothing
 	open                 float64 // weight of what is learned in an alarm
 	worse                float64 // an open alarm is raised again when the evidence has grown by this factor
 	threshold            float64 // nats
@@ -109,6 +112,7 @@ type Level struct {
 	burst        float64
 	alarms       float64
 	still        uint32
+	strange      uint8 // strange samples in a row, this one included
 	windows      [2]extremes
 	contexts     contexts
 	season       season
@@ -150,8 +154,12 @@ func (l *Level) Add(at time.Time, x float64) (score float64) {
 	if elapsed > levelGap*l.step {
 		l.resume(x)
 	}
+	if l.misbegun(x) {
+		l.begin(at, x)
+		return 0
+	}
 	var v values
-	l.observe(at, x, &v)
+	l.observe(at, x, l.trusted(x), &v)
 	sum := l.sum(&v)
 	l.evidence = l.judge(sum, x)
 	l.learn(sum, &v)
@@ -188,8 +196,9 @@ func (l *Level) resume(x float64) {
 	l.windows = [2]extremes{}
 }
 
-// observe brings the values of all statistics up to date with a sample.
-func (l *Level) observe(at time.Time, x float64, v *values) {
+// observe brings the values of all statistics up to date with a sample, of which the
+// means are taught only what is known to be true.
+func (l *Level) observe(at time.Time, x, known float64, v *values) {
 	l.fresh = 1 / (float64(l.samples) + 1)
 	pair := func(k int, above float64) { v[k], v[k+1] = above, -above }
 	move := func(mean *float64, x, part float64) { approach(mean, x, part, l.fresh) }
@@ -198,7 +207,7 @@ func (l *Level) observe(at time.Time, x float64, v *values) {
 	pair(fastResidual, x-l.fast)
 	pair(slowResidual, x-l.slow)
 	v[change] = math.Abs(x - l.x)
-	deviation := math.Abs(x - l.slow)
+	deviation := math.Abs(known - l.slow)
 	move(&l.calm, deviation, p.calm)
 	move(&l.usual, deviation, p.usual)
 	v[quiet] = absent
@@ -206,11 +215,11 @@ func (l *Level) observe(at time.Time, x float64, v *values) {
 		v[quiet] = l.usual / l.calm
 	}
 	recent := l.slow
-	move(&l.fast, x, p.fast)
-	move(&l.slow, x, p.slow)
+	move(&l.fast, known, p.fast)
+	move(&l.slow, known, p.slow)
 	for i := range l.short {
-		move(&l.short[i], x, p.short[i])
-		move(&l.long[i], x, p.long[i])
+		move(&l.short[i], known, p.short[i])
+		move(&l.long[i], known, p.long[i])
 		pair(shortShift+2*i, l.short[i]-l.long[i])
 	}
 	for i := range l.windows {
@@ -220,28 +229,28 @@ func (l *Level) observe(at time.Time, x float64, v *values) {
 			v[k], v[k+1] = low-l.base, l.base-high
 		}
 	}
-	move(&l.base, x, p.base)
-	l.observeSeason(at, x, recent, v)
-	l.observeLevels(at, x, v)
+	move(&l.base, known, p.base)
+	l.observeSeason(at, x, known, recent, v)
+	l.observeLevels(at, x, known, v)
 	v[repeated], v[repeated+1] = l.repeats[0], l.repeats[1]
 }
 
-func (l *Level) observeSeason(at time.Time, x, recent float64, v *values) {
+func (l *Level) observeSeason(at time.Time, x, known, recent float64, v *values) {
 	v[seasonal], v[seasonal+1], v[seasonalMean] = absent, absent, absent
 	if time.Duration(at.UnixNano()-l.first) >= weekAfter {
 		l.season.growWeek()
 	}
-	usual, deviation, ok := l.season.expected(at, x, recent, l.fresh)
+	usual, deviation, ok := l.season.expected(at, known, recent, l.fresh)
 	if spread := deviation + float64(law.spread*l.usual); ok && spread > 0 {
 		z := (x - usual) / spread
 		v[seasonal], v[seasonal+1] = z, -z
-		approach(&l.seasonalMean, z, l.pace.seasonal, l.fresh)
+		approach(&l.seasonalMean, (known-usual)/spread, l.pace.seasonal, l.fresh)
 		v[seasonalMean] = math.Abs(l.seasonalMean)
 	}
 }
 
 // observeLevels looks at the reading in tenths of the span that it has lately had.
-func (l *Level) observeLevels(at time.Time, x float64, v *values) {
+func (l *Level) observeLevels(at time.Time, x, known float64, v *values) {
 	span := l.high - l.low
 	level := 0
 	if span > 0 {
@@ -249,8 +258,8 @@ func (l *Level) observeLevels(at time.Time, x float64, v *values) {
 	}
 	v[beyond], v[beyond+1] = x-l.high, l.low-x
 	memory := l.pace.ends
-	l.low = min(x, l.low+(x-l.low)/memory)
-	l.high = max(x, l.high+(x-l.high)/memory)
+	l.low = min(known, l.low+(known-l.low)/memory)
+	l.high = max(known, l.high+(known-l.high)/memory)
 	v[afterLast], v[atHour] = l.contexts.add(level, int(floorMod(floorDiv(at.Unix(), 3600), 24)))
 	if x > l.low+float64(0.05*span) {
 		if x == l.x {

@@ -54,10 +54,14 @@ func (p *levelPace) set(l *Level) {
 // grade finds what the time between samples adds to the evidence.
 func (p *levelPace) grade(step float64) {
 	p.step = step
-	coarse := ln(step / levelUnit)
-	if coarse > 0 {
+	switch coarse := ln(step / levelUnit); {
+	case coarse > 0:
 		p.coarse = float64(law.coarser * coarse)
-	} else {
+	case step < law.finest:
+		// More samples have more chances to be unlikely, though not as many as if each
+		// were a trial of its own.
+		p.coarse = float64(law.finer*ln(law.finest/levelUnit)) + float64(law.faster*ln(step/law.finest))
+	default:
 		p.coarse = float64(law.finer * coarse)
 	}
 }

@@ -7,7 +7,8 @@ import (
 
 const (
 	levelName    = "gvLV"
-	levelVersion = 1
+	levelVersion = 2
+	levelOldest  = 1       // has no strange samples
 	levelSize    = 4 << 10 // bytes of a record without the week, about
 )
 
@@ -17,7 +18,7 @@ func (l *Level) MarshalBinary() ([]byte, error) {
 	w := newRecord(levelName, levelVersion, levelSize)
 	w.bool(l.season.week != nil)
 	var err error
-	for _, field := range l.fields() {
+	for _, field := range l.fields(levelVersion) {
 		if w.b, err = binary.Append(w.b, binary.LittleEndian, field); err != nil {
 			return nil, fmt.Errorf("pack the state of a level: %w", err)
 		}
@@ -29,7 +30,7 @@ func (l *Level) MarshalBinary() ([]byte, error) {
 // what the other would have done. What is damaged, or of another version, is an error
 // and leaves the detector as it was.
 func (l *Level) UnmarshalBinary(data []byte) error {
-	r, err := openRecord(data, levelName, levelVersion)
+	r, err := openRecord(data, levelName, levelOldest, levelVersion)
 	if err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (l *Level) UnmarshalBinary(data []byte) error {
 	if r.bool() {
 		n.season.growWeek()
 	}
-	for _, field := range n.fields() {
+	for _, field := range n.fields(r.version) {
 		if size := binary.Size(field); r.short || len(r.b) < size {
 			r.short = true
 		} else if _, err := binary.Decode(r.take(size), binary.LittleEndian, field); err != nil {
@@ -58,8 +59,8 @@ func (l *Level) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// fields returns pointers to all that is stored, in the order that it is stored in.
-func (l *Level) fields() []any {
+// fields returns pointers to all that a version stores, in the order that it is stored in.
+func (l *Level) fields(version uint8) []any {
 	f := []any{
 		&l.samples, &l.first, &l.last, &l.x, &l.step, &l.scale, &l.fast, &l.slow, &l.short, &l.long, &l.base,
 		&l.calm, &l.usual, &l.low, &l.high, &l.seasonalMean, &l.repeats, &l.burst, &l.alarms, &l.still,
@@ -82,6 +83,9 @@ func (l *Level) fields() []any {
 		for i := range l.season.week {
 			f = l.season.week[i].fields(f)
 		}
+	}
+	if version > levelOldest {
+		f = append(f, &l.strange)
 	}
 	return f
 }

@@ -184,7 +184,7 @@ func (p *Peers) MarshalBinary() ([]byte, error) {
 // UnmarshalBinary takes up what MarshalBinary packed, of as many members. What is
 // damaged or of another version is an error and leaves the detector as it was.
 func (p *Peers) UnmarshalBinary(data []byte) error {
-	r, err := openRecord(data, peersName, peersVersion)
+	r, err := openRecord(data, peersName, peersVersion, peersVersion)
 	if err != nil {
 		return err
 	}

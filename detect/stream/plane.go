@@ -140,7 +140,7 @@ func (p *Plane) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &packed); err != nil {
 		return err
 	}
-	r, err := openRecord(packed, planeName, planeVersion)
+	r, err := openRecord(packed, planeName, planeVersion, planeVersion)
 	if err != nil {
 		return err
 	}

@@ -41,23 +41,26 @@ var errRecord = errors.New("the remembered state cannot be taken up")
 // recordReader reads what a recordWriter packed. Reading past the end gives zeros and
 // makes finish fail.
 type recordReader struct {
-	b     []byte
-	short bool
+	b       []byte
+	short   bool
+	version uint8
 }
 
-// openRecord checks name, version and checksum.
-func openRecord(data []byte, name string, version uint8) (*recordReader, error) {
+// openRecord checks name, version and checksum. Versions between the oldest that is still
+// understood and the newest are.
+func openRecord(data []byte, name string, oldest, newest uint8) (*recordReader, error) {
 	body := len(data) - crc32.Size
 	if body < len(name)+1 || string(data[:len(name)]) != name {
 		return nil, fmt.Errorf("%w: %d bytes are no record %q", errRecord, len(data), name)
 	}
-	if v := data[len(name)]; v != version {
-		return nil, fmt.Errorf("%w: record %q has version %d, needed: %d", errRecord, name, v, version)
+	version := data[len(name)]
+	if version < oldest || version > newest {
+		return nil, fmt.Errorf("%w: record %q has version %d, needed: %d to %d", errRecord, name, version, oldest, newest)
 	}
 	if crc32.Checksum(data[:body], crc32.MakeTable(crc32.Castagnoli)) != binary.LittleEndian.Uint32(data[body:]) {
 		return nil, fmt.Errorf("%w: record %q is damaged: its checksum is wrong", errRecord, name)
 	}
-	return &recordReader{b: data[len(name)+1 : body]}, nil
+	return &recordReader{b: data[len(name)+1 : body], version: version}, nil
 }
 
 func (r *recordReader) take(n int) []byte {

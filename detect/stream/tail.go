@@ -9,6 +9,10 @@ const (
 	// One sample weighs between unit and 2 unit, so that forgetting by halves leaves
 	// a single sample countable for five half-lives.
 	tailUnit = 16
+	// A value in an empty history may leave so much of the bins below it.
+	tailLeap = 16
+	// Samples of which a history is as good as empty.
+	tailFew = 4
 	// The most that counts are made coarser by, so that one sample is still one count.
 	tailShift = 4
 )
@@ -100,11 +104,45 @@ func (t *Tail) place(bin int) int {
 		t.base = int16(max(1, bin-tailBins+9)) // room above the first value
 	}
 	i := bin - int(t.base)
+	if i < 0 && t.high == 0 {
+		i = t.lower(i)
+	}
 	if i >= tailBins {
-		t.raise(i - tailBins + 1)
+		t.raise(min(i-tailBins+1, t.room()))
 		i = tailBins - 1
 	}
 	return i
+}
+
+// room returns how many bins a single larger value may move the others down by: the
+// upper fifth of the history stays, else one wild value would make all others look
+// like nothing.
+func (t *Tail) room() int {
+	if t.high == 0 {
+		return tailLeap
+	}
+	return max(perOctave, int(t.high)-perOctave)
+}
+
+// lower moves the bins down for a value at i, below all, if there is hardly anything in
+// them: then what is in them was wild, and counts as the largest that there is room for. It
+// returns the value's position.
+func (t *Tail) lower(i int) int {
+	held := uint32(0)
+	for _, c := range t.counts {
+		held += uint32(c)
+	}
+	if held > tailFew*tailUnit>>t.shift || int(t.base)+i < 1 {
+		return i
+	}
+	by := min(-i, tailBins-1)
+	for k := tailBins - 1; k >= 0; k-- {
+		c := t.counts[k]
+		t.counts[k] = 0
+		t.counts[min(k+by, tailBins-1)] += c
+	}
+	t.base -= int16(by)
+	return i + by
 }
 
 // raise moves the bins up by so many, to make room for a larger value. What falls out

@@ -30,6 +30,7 @@ type Summary struct {
 	// Unjudged names the groups of peers of which there were never enough at a time: their
 	// rows have no score.
 	Unjudged []string
+	Disorder []Disorder
 }
 
 func (s *Summary) add(o Summary) {
@@ -38,6 +39,7 @@ func (s *Summary) add(o Summary) {
 	s.Absent += o.Absent
 	s.Alarms += o.Alarms
 	s.Unjudged = append(s.Unjudged, o.Unjudged...)
+	s.Disorder = append(s.Disorder, o.Disorder...)
 }
 
 // Run writes the scores of every CSV file below the directory of series. What it

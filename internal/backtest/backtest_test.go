@@ -275,12 +275,12 @@ func TestWhatStopsAll(t *testing.T) {
 		}
 	}
 	out := filepath.Join(t.TempDir(), "scores")
-	f(Options{Series: series, Scores: series, Detector: "leak"}, "one is in the other")
-	f(Options{Series: series, Scores: filepath.Join(series, "new", "scores"), Detector: "leak"}, "one is in the other")
-	f(Options{Series: filepath.Join(series, "x"), Scores: series, Detector: "leak"}, "one is in the other")
+	f(Options{Series: series, Scores: series, Detector: "leak"}, "would be written over them")
+	f(Options{Series: series, Scores: filepath.Join(series, "new", "scores"), Detector: "leak"}, "be read as series")
+	f(Options{Series: filepath.Join(series, "x"), Scores: series, Detector: "leak"}, "which is in that of the scores")
 	link := filepath.Join(linked(t, "link", series), "link")
-	f(Options{Series: series, Scores: link, Detector: "leak"}, "one is in the other")
-	f(Options{Series: link, Scores: filepath.Join(series, "new"), Detector: "leak"}, "one is in the other")
+	f(Options{Series: series, Scores: link, Detector: "leak"}, "would be written over them")
+	f(Options{Series: link, Scores: filepath.Join(series, "new"), Detector: "leak"}, "be read as series")
 	nested := write(t, map[string]string{"sub/a.csv": leak(1)})
 	f(Options{Series: nested, Scores: linked(t, "sub", filepath.Join(nested, "sub")), Detector: "leak"}, "among the series")
 	f(Options{Series: nested, Scores: linked(t, "sub", nested), Detector: "leak"}, "among the series")

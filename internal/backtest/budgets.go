@@ -76,7 +76,7 @@ func affordable(told []Told, gpus int, tickets float64) []Told {
 				t.First = f.Fired
 			}
 		}
-		t.Incident.Members = kept
+		t.Incident.Members, t.Incident.Rule, t.Incident.Cause = kept, kept[0].Rule, kept[0].Cause
 		out = append(out, t)
 	}
 	return out

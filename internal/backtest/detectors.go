@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -24,8 +22,8 @@ type single interface {
 // singles are the detectors of one series. They know nothing of it but its values.
 func singles() map[string]func() single {
 	return map[string]func() single{
-		"leak":  func() single { return stream.NewLeak() },
-		"level": func() single { return &gauge{leak: stream.NewLeak()} },
+		"leak": func() single { return stream.NewLeak() },
+		level:  func() single { return &gauge{leak: stream.NewLeak()} },
 	}
 }
 
@@ -64,8 +62,10 @@ func (g *gauge) Add(at time.Time, x float64) float64 {
 	return score
 }
 
-// straggler is the one detector that sees the series of all peers at once.
-const straggler = "straggler"
+const (
+	level     = "level"
+	straggler = "straggler" // the one detector that sees the series of all peers at once
+)
 
 // peersLeast is how many members the detector of stragglers needs at one time.
 const peersLeast = 4
@@ -146,7 +146,7 @@ func alone(ctx context.Context, o Options, file string, is mapping, d single) (S
 		}
 		ok, err := l.read()
 		if err == nil && ok {
-			err = l.write(d.Add(l.row.at, l.seen))
+			err = l.write(d.Add(l.clock.seen(l.row.at), l.seen))
 		}
 		if err != nil {
 			return Summary{}, errors.Join(err, l.abandon())
@@ -155,161 +155,4 @@ func alone(ctx context.Context, o Options, file string, is mapping, d single) (S
 			return l.close()
 		}
 	}
-}
-
-// lane is one file on its way from rows to scores.
-type lane struct {
-	in     *reader
-	out    *writer
-	input  input
-	row    row     // the newest
-	seen   float64 // what a detector sees of it
-	absent bool
-	more   bool // there is a newest row
-}
-
-func newLane(o Options, file string, is mapping) (*lane, error) {
-	in, err := open(o.Series, file)
-	if err != nil {
-		return nil, err
-	}
-	out, err := create(o.Scores, file)
-	if err != nil {
-		return nil, errors.Join(err, in.Close())
-	}
-	return &lane{in: in, out: out, input: input{def: is.def}}, nil
-}
-
-// read takes the next row; there is none after the last.
-func (l *lane) read() (bool, error) {
-	r, err := l.in.next()
-	if errors.Is(err, io.EOF) {
-		l.more = false
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	l.row, l.more = r, true
-	l.seen, l.absent = l.input.take(r.at, r.x)
-	return true, nil
-}
-
-func (l *lane) write(score float64) error { return l.out.write(l.row, score, l.absent) }
-
-func (l *lane) abandon() error { return errors.Join(l.in.Close(), l.out.abandon()) }
-
-func (l *lane) close() (Summary, error) {
-	if err := errors.Join(l.in.Close(), l.out.finish()); err != nil {
-		return Summary{}, err
-	}
-	return l.out.sum, nil
-}
-
-// group is the files of one group of peers.
-type group struct {
-	lanes      []*lane
-	xs, scores []float64
-	now        []bool // whose row is of this instant
-	judged     bool   // there have been enough of them at one time
-}
-
-// peers scores a group of files. Rows of one instant are one step; a file without
-// one has no value in that step.
-func peers(ctx context.Context, o Options, name string, files []string, m mappings) (Summary, error) {
-	g := &group{xs: make([]float64, len(files)), scores: make([]float64, len(files)), now: make([]bool, len(files))}
-	sum, err := g.run(ctx, o, files, m)
-	if err != nil {
-		for _, l := range g.lanes {
-			err = errors.Join(err, l.abandon())
-		}
-		return Summary{}, err
-	}
-	for _, l := range g.lanes {
-		s, closing := l.close()
-		sum.add(s)
-		err = errors.Join(err, closing)
-	}
-	if !g.judged {
-		sum.Unjudged = []string{name}
-	}
-	return sum, err
-}
-
-func (g *group) run(ctx context.Context, o Options, files []string, m mappings) (sum Summary, err error) {
-	for _, f := range files {
-		l, err := newLane(o, f, m.find(f))
-		if err != nil {
-			return sum, err
-		}
-		g.lanes = append(g.lanes, l)
-		if _, err := l.read(); err != nil {
-			return sum, err
-		}
-	}
-	d := stream.NewPeers(len(files))
-	for n := 0; ; n++ {
-		if n%looks == 0 && ctx.Err() != nil {
-			return sum, ctx.Err()
-		}
-		ok := g.step()
-		if !ok {
-			return sum, nil
-		}
-		d.Add(g.xs, g.scores)
-		g.judge()
-		if err := g.advance(); err != nil {
-			return sum, err
-		}
-	}
-}
-
-// step gathers the rows of the earliest instant among the newest rows.
-func (g *group) step() (ok bool) {
-	var at time.Time
-	for _, l := range g.lanes {
-		if l.more && (!ok || l.row.at.Before(at)) {
-			at, ok = l.row.at, true
-		}
-	}
-	for i, l := range g.lanes {
-		g.xs[i] = math.NaN()
-		if g.now[i] = l.more && l.row.at.Equal(at); g.now[i] {
-			g.xs[i] = l.seen
-		}
-	}
-	return ok
-}
-
-// judge takes away the scores of steps before the first that has enough members: until
-// then nothing is compared.
-func (g *group) judge() {
-	values := 0
-	for _, x := range g.xs {
-		if x > 0 {
-			values++
-		}
-	}
-	g.judged = g.judged || values >= peersLeast
-	if !g.judged {
-		for i := range g.scores {
-			g.scores[i] = math.NaN()
-		}
-	}
-}
-
-// advance writes the rows of this step and takes the ones after them.
-func (g *group) advance() error {
-	for i, l := range g.lanes {
-		if !g.now[i] {
-			continue
-		}
-		if err := l.write(g.scores[i]); err != nil {
-			return err
-		}
-		if _, err := l.read(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"math"
 	"time"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -51,21 +52,21 @@ func (f *Figures) Add(j Judgement, watched time.Duration) {
 // Wrong is how many people were told of something that was nothing.
 func (f *Figures) Wrong() int { return f.False[rules.Ticket] + f.False[rules.Page] }
 
-// Recall is the share of what was wrong that was found; 1 if nothing was.
+// Recall is the share of what was wrong that was found; NaN if nothing was wrong.
 func (f *Figures) Recall() float64 { return share(f.Found, f.Truths) }
 
-// Precision is the share of what was told that was right; 1 if nothing was told. A
+// Precision is the share of what was told that was right; NaN if nothing was told. A
 // truth that was found counts once, however many incidents told of it.
 func (f *Figures) Precision() float64 { return share(f.Found, f.Found+f.Wrong()) }
 
-// F1 is the harmonic mean of recall and precision.
+// F1 is the harmonic mean of recall and precision; NaN if nothing was wrong or told.
 func (f *Figures) F1() float64 {
 	return share(2*f.Found, f.Truths+f.Found+f.Wrong())
 }
 
 func share(n, of int) float64 {
 	if of == 0 {
-		return 1
+		return math.NaN()
 	}
 	return float64(n) / float64(of)
 }

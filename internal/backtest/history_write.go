@@ -114,7 +114,7 @@ func (r *Replayed) writeBudgets(t *table) {
 	for i := range r.Budgets {
 		b, f := &r.Budgets[i], &r.Budgets[i].Figures
 		t.line("false a week: pages %s, tickets %s\t%d\t%d\t%d%s", decimal(b.Pages), decimal(b.Tickets), b.Told[rules.Page], b.Told[rules.Ticket], b.Told[rules.Info],
-			r.column(fmt.Sprintf("\t%.3f\t%.3f\t%.3f\t%s\t%s", f.Precision(), f.Recall(), f.F1(), f.delayText(0.5), f.delayText(0.95))))
+			r.column(fmt.Sprintf("\t%s\t%s\t%s\t%s\t%s", shareText(f.Precision()), shareText(f.Recall()), shareText(f.F1()), f.delayText(0.5), f.delayText(0.95))))
 	}
 }
 

@@ -93,16 +93,13 @@ func (w *Watch) Observe(s *collector.Snapshot) {
 	}
 }
 
-// merged adds members that are new and brings the others up to date: one that left its
-// incident was told of all the same.
+// merged has the members as they are now, the root cause first, and then those that
+// left their incident: they were told of all the same.
 func merged(old, now []detect.Finding) []detect.Finding {
-	out := slices.Clone(old)
-	for _, f := range now {
-		i := slices.IndexFunc(out, func(o detect.Finding) bool { return o.Key() == f.Key() && o.Fired.Equal(f.Fired) })
-		if i < 0 {
+	out := slices.Clone(now)
+	for _, f := range old {
+		if !slices.ContainsFunc(now, func(n detect.Finding) bool { return n.Key() == f.Key() && n.Fired.Equal(f.Fired) }) {
 			out = append(out, f)
-		} else {
-			out[i] = f
 		}
 	}
 	return out

@@ -57,6 +57,9 @@ func parseTable(content []byte) ([]Truth, error) {
 	r := csv.NewReader(bytes.NewReader(content))
 	r.TrimLeadingSpace = true
 	head, err := r.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, errors.New("the file is empty: give a table with a head line, or [] if nothing was wrong")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("there is no head line: %w", err)
 	}

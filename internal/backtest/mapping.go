@@ -88,19 +88,21 @@ type input struct {
 	at   time.Time
 }
 
-// take returns the value for the detector, NaN where it has none: the first of a
-// counter, or one that went back, has no rate.
-func (in *input) take(at time.Time, x float64) (seen float64, absent bool) {
-	if math.IsNaN(x) || in.def != nil && !in.def.Plausible(x) {
-		return math.NaN(), true
-	}
+// has reports whether there is a value that the reading can have.
+func (in *input) has(x float64) bool {
+	return !math.IsNaN(x) && (in.def == nil || in.def.Plausible(x))
+}
+
+// take returns what the detector sees of a value; NaN for the first of a counter, or
+// one that went back, which has no rate.
+func (in *input) take(at time.Time, x float64) (seen float64) {
 	if in.def == nil || in.def.Kind != metric.Counter {
-		return x, false
+		return x
 	}
 	rate, dt := math.NaN(), at.Sub(in.at)
 	if !in.at.IsZero() && dt > 0 && x >= in.last {
 		rate = (x - in.last) / dt.Seconds()
 	}
 	in.last, in.at = x, at
-	return rate, false
+	return rate
 }

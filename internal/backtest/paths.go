@@ -20,11 +20,21 @@ func SameFile(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
+// PlaceError is of scores that would come to lie where the series are.
+type PlaceError struct{ says string }
+
+func (e *PlaceError) Error() string { return e.says }
+
 // apart refuses directories of which one is in the other: scores would be read as
 // series, or written over them.
 func apart(series, scores string) error {
-	if within(series, scores) || within(scores, series) {
-		return fmt.Errorf("series are in %s and scores go to %s: one is in the other, give a directory beside it", series, scores)
+	switch {
+	case SameFile(series, scores):
+		return &PlaceError{fmt.Sprintf("the series are in %s, and the scores would be written over them: give the scores a directory of their own", series)}
+	case within(series, scores):
+		return &PlaceError{fmt.Sprintf("the scores would go to %s, which is in that of the series, %s, and be read as series: give a directory beside it", scores, series)}
+	case within(scores, series):
+		return &PlaceError{fmt.Sprintf("the series are in %s, which is in that of the scores, %s: give the scores a directory beside it", series, scores)}
 	}
 	return nil
 }
@@ -40,7 +50,7 @@ func eachApart(o Options, files []string) error {
 			clear[dir] = !within(o.Series, dir)
 		}
 		if !clear[dir] || SameFile(at, filepath.Join(o.Series, filepath.FromSlash(f))) {
-			return fmt.Errorf("the scores of %s would go to %s, which is among the series in %s: give an empty directory for the scores", f, at, o.Series)
+			return &PlaceError{fmt.Sprintf("the scores of %s would go to %s, which is among the series in %s: give an empty directory for the scores", f, at, o.Series)}
 		}
 	}
 	return nil

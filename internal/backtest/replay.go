@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"bufio"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -42,6 +43,7 @@ type Recording struct {
 	To       time.Time     `json:"to"`
 	Frames   int           `json:"frames"`
 	Damaged  int           `json:"damaged_frames"`
+	Missing  string        `json:"missing,omitempty"` // why what comes after To could not be read
 	GPUs     int           `json:"gpus"`
 	Watched  time.Duration `json:"-"` // times GPUs
 	GPUWeeks float64       `json:"gpu_weeks"`
@@ -151,18 +153,36 @@ func (o ReplayOptions) replay(ctx context.Context, path string) (rec Recording, 
 		return rec, fmt.Errorf("open the recording: %w", err)
 	}
 	defer file.Close()
-	digest := sha256.New()
-	reader := &parts{frames: frame.NewReader(bufio.NewReaderSize(io.TeeReader(file, digest), 1<<20)), rec: &rec}
-	step, err := reader.pace()
-	if err == nil {
-		err = o.run(ctx, reader, step, &rec)
-	}
-	digest.Sum(rec.digest[:0])
-	rec.GPUWeeks = rec.Watched.Hours() / week.Hours()
+	plain, err := unpacked(file)
 	if err != nil {
 		return rec, fmt.Errorf("replay %s: %w", path, err)
 	}
-	return rec, nil
+	digest := sha256.New()
+	reader := &parts{frames: frame.NewReader(bufio.NewReaderSize(io.TeeReader(plain, digest), 1<<20)), rec: &rec}
+	err = o.run(ctx, reader, reader.pace(), &rec)
+	digest.Sum(rec.digest[:0])
+	rec.GPUWeeks = rec.Watched.Hours() / week.Hours()
+	switch {
+	case err == nil:
+		return rec, nil
+	case rec.Frames == 0:
+		return rec, fmt.Errorf("replay %s: there is no whole frame in it: %w: give a file of gpuvigil record", path, err)
+	}
+	rec.Missing = err.Error()
+	return rec, fmt.Errorf("replay %s: %w: what it has of the time after %s is missing in the result", path, err, stamp(rec.To))
+}
+
+// unpacked reads a file that may have been packed by gzip.
+func unpacked(file io.Reader) (io.Reader, error) {
+	r := bufio.NewReader(file)
+	if magic, err := r.Peek(2); err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
+		return r, nil // an error comes again with the first frame
+	}
+	plain, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("it begins like a file of gzip: %w", err)
+	}
+	return plain, nil
 }
 
 func (o ReplayOptions) run(ctx context.Context, from *parts, step time.Duration, rec *Recording) error {
@@ -174,9 +194,9 @@ func (o ReplayOptions) run(ctx context.Context, from *parts, step time.Duration,
 	defer func() { rec.Told, rec.Watched = w.Told(), w.Watched }()
 	for ctx.Err() == nil {
 		p, err := from.next()
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			if rec.Frames == 0 {
-				return errors.New("there is no whole frame in it: give a file of gpuvigil record")
+				return errEmpty
 			}
 			return nil
 		}
@@ -198,19 +218,20 @@ type parts struct {
 	frames *frame.Reader
 	rec    *Recording
 	ahead  []*collector.Part
+	err    error // that came after them
 }
 
+var errEmpty = errors.New("it ends before the first one")
+
 // pace returns the usual time between the first frames.
-func (r *parts) pace() (time.Duration, error) {
+func (r *parts) pace() time.Duration {
 	const few = 32
 	var gaps []time.Duration
 	for len(r.ahead) < few {
 		p, err := r.read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
 		if err != nil {
-			return 0, err
+			r.err = err
+			break
 		}
 		if n := len(r.ahead); n > 0 {
 			if gap := p.Time.Sub(r.ahead[n-1].Time); gap > 0 {
@@ -221,9 +242,9 @@ func (r *parts) pace() (time.Duration, error) {
 	}
 	slices.Sort(gaps)
 	if len(gaps) == 0 {
-		return time.Second, nil
+		return time.Second
 	}
-	return gaps[len(gaps)/2], nil
+	return gaps[len(gaps)/2]
 }
 
 func (r *parts) next() (*collector.Part, error) {
@@ -231,6 +252,9 @@ func (r *parts) next() (*collector.Part, error) {
 		p := r.ahead[0]
 		r.ahead = r.ahead[1:]
 		return p, nil
+	}
+	if r.err != nil {
+		return nil, r.err
 	}
 	return r.read()
 }

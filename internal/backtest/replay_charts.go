@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"gpuvigil/internal/text"
 	"gpuvigil/rules"
 )
 
@@ -25,7 +26,8 @@ const (
 	chartRow   = 24.0
 )
 
-// timeline is one recording: a row for each label and each rule that told anything.
+// timeline is one recording: a row for the labels and for each rule that told anything, with
+// its findings.
 type timeline struct {
 	File, Node, From, To string
 	Height               float64
@@ -83,7 +85,7 @@ func (r *Replayed) summary() [][2]string {
 		{"pages", fmt.Sprint(x.Count)}, {"tickets", fmt.Sprint(r.Alerts(rules.Ticket).Count)}}
 	if r.Labelled {
 		f := &r.Figures
-		out = append(out, [2]string{"precision", fmt.Sprintf("%.3f", f.Precision())}, [2]string{"recall", fmt.Sprintf("%.3f", f.Recall())}, [2]string{"F1", fmt.Sprintf("%.3f", f.F1())})
+		out = append(out, [2]string{"precision", shareText(f.Precision())}, [2]string{"recall", shareText(f.Recall())}, [2]string{"F1", shareText(f.F1())})
 	}
 	return out
 }
@@ -116,22 +118,24 @@ func (r *Replayed) timeline(rec *Recording) timeline {
 		}
 	}
 	for i := range rec.Told {
-		in := &rec.Told[i].Incident
-		f := &in.Members[0]
-		l := row(string(in.Rule))
-		l.Marks = append(l.Marks, place(rec.Told[i].First, in.Resolved, in.Severity.String(), clean(f.Subject.String()+": "+f.Evidence.Seen)))
+		for _, f := range rec.Told[i].Incident.Members {
+			l := row(string(f.Rule))
+			l.Marks = append(l.Marks, place(f.Fired, f.Resolved, f.Severity.String(), clean(f.Subject.String()+": "+f.Evidence.Seen)))
+		}
 	}
 	t.Height = float64(max(1, len(t.Rows))) * chartRow
 	return t
 }
 
 func (r *Replayed) bars() []bars {
-	byRule := bars{Title: "Incidents by rule"}
+	byRule := bars{Title: "Findings by rule"}
 	count := map[rules.ID][3]int{}
 	for _, t := range r.Told() {
-		n := count[t.Incident.Rule]
-		n[t.Incident.Severity]++
-		count[t.Incident.Rule] = n
+		for _, f := range t.Incident.Members {
+			n := count[f.Rule]
+			n[f.Severity]++
+			count[f.Rule] = n
+		}
 	}
 	most := 1
 	for _, n := range count {
@@ -152,7 +156,7 @@ func (r *Replayed) bars() []bars {
 			if f.Rule == "" {
 				delays.add(clean(f.Truth.Kind), "missed", 0, "missed")
 			} else {
-				delays.add(clean(f.Truth.Kind), "found", f.After.Seconds()/longest.Seconds(), fmt.Sprintf("%s, %s", f.After.Round(time.Second), f.Rule))
+				delays.add(clean(f.Truth.Kind), "found", f.After.Seconds()/longest.Seconds(), fmt.Sprintf("%s, %s", text.Span(f.After), f.Rule))
 			}
 		}
 		out = append(out, delays)

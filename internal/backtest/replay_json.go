@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
+	"gpuvigil/detect"
 	"gpuvigil/rules"
 )
 
@@ -19,17 +21,30 @@ type replayedJSON struct {
 	History    *historyJSON   `json:"history,omitempty"`
 }
 
+// incidentJSON has the incident's severity, which is the highest of its findings', and
+// beside it the finding that is its root cause.
 type incidentJSON struct {
 	Time     time.Time      `json:"time"`
 	Resolved time.Time      `json:"resolved,omitzero"`
 	Severity rules.Severity `json:"severity"`
-	Rule     rules.ID       `json:"rule"`
-	Cause    string         `json:"cause"`
-	Subject  string         `json:"subject"`
-	Node     string         `json:"node"`
-	Seen     string         `json:"seen"`
-	Findings int            `json:"findings"`
-	Label    string         `json:"label,omitempty"` // right or false
+	By       rules.ID       `json:"severity_by,omitempty"` // whose finding makes it so severe; empty: that has become less severe since
+	findingJSON
+	Findings int           `json:"findings"`
+	Members  []findingJSON `json:"members"`         // the root cause first
+	Label    string        `json:"label,omitempty"` // right or false
+}
+
+type findingJSON struct {
+	Rule    rules.ID       `json:"rule"`
+	Cause   string         `json:"cause"`
+	Own     rules.Severity `json:"finding_severity"`
+	Subject string         `json:"subject"`
+	Node    string         `json:"node"`
+	Seen    string         `json:"seen"`
+}
+
+func findingOf(f *detect.Finding) findingJSON {
+	return findingJSON{f.Rule, f.Cause, f.Severity, f.Subject.String(), f.Node, f.Evidence.Seen}
 }
 
 type foundJSON struct {
@@ -40,9 +55,9 @@ type foundJSON struct {
 }
 
 type figuresJSON struct {
-	Precision   float64  `json:"precision"`
-	Recall      float64  `json:"recall"`
-	F1          float64  `json:"f1"`
+	Precision   *float64 `json:"precision"`            // null if nothing was told
+	Recall      *float64 `json:"recall"`               // null if there are no labels
+	F1          *float64 `json:"f1"`                   // null if both
 	DelayMedian *float64 `json:"delay_median_seconds"` // null if nothing was found
 	DelayP95    *float64 `json:"delay_p95_seconds"`
 	Outside     int      `json:"labels_of_no_recorded_time"`
@@ -64,8 +79,13 @@ func (r *Replayed) WriteJSON(w io.Writer) error {
 	told := r.Told()
 	for i := range told {
 		in := &told[i].Incident
-		f := &in.Members[0]
-		one := incidentJSON{Time: told[i].First, Resolved: in.Resolved, Severity: in.Severity, Rule: in.Rule, Cause: in.Cause, Subject: f.Subject.String(), Node: f.Node, Seen: f.Evidence.Seen, Findings: len(in.Members)}
+		one := incidentJSON{Time: told[i].First, Resolved: in.Resolved, Severity: in.Severity, findingJSON: findingOf(&in.Members[0]), Findings: len(in.Members)}
+		if by := gravest(in); by != nil {
+			one.By = by.Rule
+		}
+		for k := range in.Members {
+			one.Members = append(one.Members, findingOf(&in.Members[k]))
+		}
 		if r.Labelled {
 			one.Label = r.verdictOf(&told[i])
 		}
@@ -88,7 +108,7 @@ func (r *Replayed) WriteJSON(w io.Writer) error {
 }
 
 func (r *Replayed) figuresJSON(f *Figures) *figuresJSON {
-	return &figuresJSON{f.Precision(), f.Recall(), f.F1(), seconds(f.Delay(0.5), f.Found > 0), seconds(f.Delay(0.95), f.Found > 0), r.Outside}
+	return &figuresJSON{shareOf(f.Precision()), shareOf(f.Recall()), shareOf(f.F1()), seconds(f.Delay(0.5), f.Found > 0), seconds(f.Delay(0.95), f.Found > 0), r.Outside}
 }
 
 func (r *Replayed) alertOf(s rules.Severity, x Incidence) alertJSON {
@@ -102,6 +122,14 @@ func (r *Replayed) alertOf(s rules.Severity, x Incidence) alertJSON {
 		}
 	}
 	return a
+}
+
+// shareOf is nil for a share of nothing.
+func shareOf(share float64) *float64 {
+	if math.IsNaN(share) {
+		return nil
+	}
+	return &share
 }
 
 // seconds is nil for what was not found.

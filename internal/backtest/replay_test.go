@@ -2,16 +2,19 @@ package backtest
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"gpuvigil/collector/frame"
+	"gpuvigil/detect"
 	"gpuvigil/internal/sim"
 	"gpuvigil/rules"
 )
@@ -91,17 +94,34 @@ func TestReplayIsJudgedByLabels(t *testing.T) {
 
 func TestReplayGoesAsFarAsTheRecording(t *testing.T) {
 	whole := recorded(t, "n1", 25*time.Minute)
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(whole); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	packed := b.Bytes()
+	damaged := bytes.Clone(packed)
+	damaged[len(damaged)-8] ^= 4 // its checksum
 	for name, c := range map[string]struct {
 		content []byte
 		frames  int
 		damaged int
 		fails   string
 	}{
-		"whole":         {whole, 300, 0, ""},
-		"cut off":       {whole[:len(whole)*2/3], 1, 0, "cut off"},
-		"one bit wrong": {flipped(whole), 299, 1, ""},
-		"empty":         {nil, 0, 0, "no whole frame"},
-		"something":     {[]byte("timestamp,value\n1,2\n3,4\n5,6\n7,8\n9,0\n1,2\n"), 0, 0, "no stream of gpuvigil frames"},
+		"whole":               {whole, 300, 0, ""},
+		"cut off":             {whole[:len(whole)*2/3], 150, 0, "cut off"},
+		"cut off early":       {whole[:len(whole)/30], 5, 0, "cut off"},
+		"one bit wrong":       {flipped(whole), 299, 1, ""},
+		"empty":               {nil, 0, 0, "no whole frame"},
+		"cut at once":         {whole[:100], 0, 0, "no whole frame"},
+		"packed":              {packed, 300, 0, ""},
+		"packed, cut":         {packed[:len(packed)*2/3], 100, 0, "cut off"},
+		"packed, cut early":   {packed[:200], 0, 0, "no whole frame"},
+		"packed, end damaged": {damaged, 250, 0, "is missing in the result"},
+		"something":           {[]byte("timestamp,value\n1,2\n3,4\n5,6\n7,8\n9,0\n1,2\n"), 0, 0, "no stream of gpuvigil frames"},
 	} {
 		r, err := Replay(t.Context(), ReplayOptions{Recordings: []string{fileOf(t, c.content)}})
 		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
@@ -115,6 +135,10 @@ func TestReplayGoesAsFarAsTheRecording(t *testing.T) {
 		}
 		if rec := r.Recordings[0]; rec.Frames < c.frames || rec.Damaged != c.damaged {
 			t.Errorf("%s: %d frames were replayed and %d damaged, want %d and %d", name, rec.Frames, rec.Damaged, c.frames, c.damaged)
+		}
+		text, data := written(t, r.WriteText), written(t, r.WriteJSON)
+		if cut := c.fails != ""; strings.Contains(text, "could be read up to "+stamp(r.Recordings[0].To)) != cut || strings.Contains(data, `"missing"`) != cut {
+			t.Errorf("%s: the results say that something is missing: want %v\n%s\n%s", name, cut, text, data)
 		}
 	}
 }
@@ -267,5 +291,77 @@ func TestDecimal(t *testing.T) {
 		if got := decimal(x); got != want {
 			t.Errorf("%g is written as %s, want %s", x, got, want)
 		}
+	}
+}
+
+// TestATicketInAPage: a rule that may not page is told as what it is, also in an incident
+// that pages by another one.
+func TestATicketInAPage(t *testing.T) {
+	at := func(minute int) time.Time { return recordedAt.Add(time.Duration(minute) * time.Minute) }
+	link := detect.Finding{Rule: rules.IDPCIeLink, Cause: "narrow", Severity: rules.Ticket, Node: "n1", Subject: detect.Subject{Kind: "gpu", ID: "GPU-1"}, Fired: at(10), Evidence: detect.Evidence{Seen: "8 of 16 lanes"}}
+	xid := detect.Finding{Rule: rules.IDXid, Cause: "79", Severity: rules.Page, Node: "n1", Subject: detect.Subject{Kind: "gpu", ID: "GPU-1"}, Fired: at(12), Evidence: detect.Evidence{Seen: "Xid 79"}}
+	in := detect.Incident{ID: "a", Rule: link.Rule, Cause: link.Cause, Severity: rules.Page, Opened: at(10), Members: []detect.Finding{link, xid}}
+	rec := Recording{File: "a.rec", Node: "n1", From: at(0), To: at(60), Frames: 60, GPUs: 1, Watched: time.Hour, Told: []Told{{in, at(10)}}}
+	r := ReplayOptions{}.sum([]Recording{rec})
+	if text := written(t, r.WriteText); !regexp.MustCompile(`page by xid +pcie_link +ticket +gpu:GPU-1`).MatchString(text) {
+		t.Errorf("the table does not tell that the link is a ticket, and that the incident pages by the Xid:\n%s", text)
+	}
+	var got struct {
+		Incidents []struct {
+			Rule, Severity string
+			Own            string `json:"finding_severity"`
+			By             string `json:"severity_by"`
+			Members        []struct {
+				Rule string
+				Own  string `json:"finding_severity"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(written(t, r.WriteJSON)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if i := got.Incidents[0]; i.Rule != "pcie_link" || i.Own != "ticket" || i.Severity != "page" || i.By != "xid" || len(i.Members) != 2 || i.Members[1].Own != "page" {
+		t.Errorf("the JSON tells %+v, want a ticket of the link in an incident that pages by the Xid", i)
+	}
+	if page := written(t, r.WriteCharts); strings.Count(page, `<rect class="ticket" x`) != 2 || strings.Count(page, `<rect class="page" x`) != 2 {
+		t.Errorf("the charts do not draw one ticket, of the link, and one page, of the Xid, over time and by rule:\n%s", page)
+	}
+}
+
+// TestTheRootCauseComesFirst, also where it becomes known after what it led to.
+func TestTheRootCauseComesFirst(t *testing.T) {
+	xid, link, old := detect.Finding{Rule: rules.IDXid}, detect.Finding{Rule: rules.IDPCIeLink}, detect.Finding{Rule: rules.IDNVLink}
+	got := merged([]detect.Finding{old, xid}, []detect.Finding{link, xid})
+	if len(got) != 3 || got[0].Rule != link.Rule || got[1].Rule != xid.Rule || got[2].Rule != old.Rule {
+		t.Errorf("%v, want the link, which is the cause now, the Xid, and last what left the incident", got)
+	}
+}
+
+// TestWithoutLabels: where nothing was to be found nothing is said of how much of it was.
+func TestWithoutLabels(t *testing.T) {
+	for name, labels := range map[string]string{"an empty array": "[]", "a head line alone": "rule,from,to\n", "another time": "rule,from,to\nxid,1,2\n"} {
+		truths, err := parseLabels([]byte(labels), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		r, err := Replay(t.Context(), ReplayOptions{Recordings: []string{fileOf(t, recorded(t, "n1", 5*time.Second))}, Truths: truths, Labelled: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, data := written(t, r.WriteText), written(t, r.WriteJSON)
+		if !strings.Contains(text, "No labels of the recorded time") || !regexp.MustCompile(`\n- +- +- +0 of 0 `).MatchString(text) || strings.Contains(text, "NaN") {
+			t.Errorf("%s: want it said that there are no labels, and no precision, recall and F1:\n%s", name, text)
+		}
+		for _, want := range []string{`"precision": null`, `"recall": null`, `"f1": null`} {
+			if !strings.Contains(data, want) {
+				t.Errorf("%s: the JSON lacks %s:\n%s", name, want, data)
+			}
+		}
+		if page := written(t, r.WriteCharts); strings.Contains(page, "NaN") {
+			t.Errorf("%s: the page with the charts says NaN", name)
+		}
+	}
+	if _, err := parseLabels(nil, nil); err == nil || !strings.Contains(err.Error(), "the file is empty") {
+		t.Errorf("a file of labels without anything in it: error %v", err)
 	}
 }

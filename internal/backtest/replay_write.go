@@ -3,6 +3,7 @@ package backtest
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"text/tabwriter"
@@ -28,6 +29,11 @@ func (r *Replayed) WriteText(w io.Writer) error {
 	if damaged := r.damaged(); damaged > 0 {
 		t.line("\n%s left out.", some(damaged, "damaged frame was", "damaged frames were"))
 	}
+	for _, rec := range r.Recordings {
+		if rec.Missing != "" {
+			t.line("\n%s could be read up to %s: %s. Of what came after it nothing is known here.", clean(rec.File), stamp(rec.To), clean(rec.Missing))
+		}
+	}
 	r.writeTold(t)
 	if r.Labelled {
 		r.writeLabelled(t)
@@ -52,16 +58,31 @@ func (r *Replayed) writeTold(t *table) {
 		t.line("\nNothing was found.")
 		return
 	}
-	t.line("\nTIME\tSEVERITY\tRULE\tSUBJECT\tNODE\tLASTED\t%sWHAT WAS SEEN", r.column("LABEL\t"))
+	t.line("\nTIME\tINCIDENT\tRULE\tFINDING\tSUBJECT\tNODE\tLASTED\t%sWHAT WAS SEEN", r.column("LABEL\t"))
 	for i := range told {
 		in := &told[i].Incident
 		f := &in.Members[0]
 		lasted := "to the end"
 		if !in.Resolved.IsZero() {
-			lasted = in.Resolved.Sub(in.Opened).Round(time.Second).String()
+			lasted = text.Span(in.Resolved.Sub(in.Opened))
 		}
-		t.line("%s\t%s\t%s\t%s\t%s\t%s\t%s%s", stamp(told[i].First), in.Severity, in.Rule, clean(f.Subject.String()), clean(f.Node), lasted, r.column(r.verdictOf(&told[i])+"\t"), clean(f.Evidence.Seen))
+		severity := in.Severity.String()
+		if by := gravest(in); by != nil && by != f {
+			severity += " by " + string(by.Rule)
+		}
+		t.line("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s", stamp(told[i].First), severity, f.Rule, f.Severity, clean(f.Subject.String()), clean(f.Node), lasted, r.column(r.verdictOf(&told[i])+"\t"), clean(f.Evidence.Seen))
 	}
+}
+
+// gravest returns the finding by which the incident is as severe as it is; nil if that
+// one has become less severe since.
+func gravest(in *detect.Incident) *detect.Finding {
+	for i := range in.Members {
+		if f := &in.Members[i]; f.Severity == in.Severity && f.Suppressed == "" {
+			return f
+		}
+	}
+	return nil
 }
 
 // column is there only if there are labels.
@@ -82,11 +103,15 @@ func (r *Replayed) verdictOf(t *Told) string {
 }
 
 func (r *Replayed) writeLabelled(t *table) {
-	t.line("\nLABEL\tNODE\tFROM\tTO\tFOUND BY\tAFTER")
+	head := "\nLABEL\tNODE\tFROM\tTO\tFOUND BY\tAFTER"
+	if len(r.Found) == 0 {
+		head = "\nNo labels of the recorded time: there is nothing to find, and whatever was told counts as false."
+	}
+	t.line("%s", head)
 	for _, f := range r.Found {
 		by, after := "missed", "-"
 		if f.Rule != "" {
-			by, after = string(f.Rule), f.After.Round(time.Second).String()
+			by, after = string(f.Rule), text.Span(f.After)
 		}
 		t.line("%s\t%s\t%s\t%s\t%s\t%s", clean(f.Truth.Kind), clean(f.Truth.Node), stamp(f.Truth.From), stamp(f.Truth.To), by, after)
 	}
@@ -95,8 +120,16 @@ func (r *Replayed) writeLabelled(t *table) {
 	}
 	f := &r.Figures
 	t.line("\nPRECISION\tRECALL\tF1\tFOUND\tFALSE PAGES\tFALSE TICKETS\tDELAY MEDIAN\tDELAY 95 %%")
-	t.line("%.3f\t%.3f\t%.3f\t%d of %d\t%d\t%d\t%s\t%s", f.Precision(), f.Recall(), f.F1(), f.Found, f.Truths, f.False[rules.Page], f.False[rules.Ticket],
+	t.line("%s\t%s\t%s\t%d of %d\t%d\t%d\t%s\t%s", shareText(f.Precision()), shareText(f.Recall()), shareText(f.F1()), f.Found, f.Truths, f.False[rules.Page], f.False[rules.Ticket],
 		f.delayText(0.5), f.delayText(0.95))
+}
+
+// shareText is "-" for a share of nothing.
+func shareText(share float64) string {
+	if math.IsNaN(share) {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f", share)
 }
 
 // delayText is "-" where nothing was found: that is no finding at once.
@@ -104,7 +137,7 @@ func (f *Figures) delayText(q float64) string {
 	if f.Found == 0 {
 		return "-"
 	}
-	return f.Delay(q).Round(time.Second).String()
+	return text.Span(f.Delay(q))
 }
 
 // writeRates writes how often people would have been told, here and in a fleet like it.

@@ -18,6 +18,7 @@ import (
 // row is one line of a series, as it was written and as it is understood.
 type row struct {
 	stamp, text string
+	line        int
 	at          time.Time
 	x           float64 // NaN where there is no value
 }
@@ -74,12 +75,12 @@ func (r *reader) next() (row, error) {
 	}
 	// The reader's next call overwrites the memory that the fields share.
 	out := row{stamp: strings.Clone(fields[r.stamp]), text: strings.Clone(fields[r.text])}
+	out.line, _ = r.csv.FieldPos(r.stamp)
 	if out.at, err = parseTime(out.stamp); err == nil {
 		out.x, err = parseValue(out.text)
 	}
 	if err != nil {
-		line, _ := r.csv.FieldPos(r.stamp)
-		return row{}, fmt.Errorf("%s:%d: %w", r.name, line, err)
+		return row{}, fmt.Errorf("%s:%d: %w", r.name, out.line, err)
 	}
 	return out, nil
 }
@@ -152,7 +153,7 @@ func create(dir, name string) (*writer, error) {
 }
 
 // write adds a row; absent says that there is no value to score. A score that is no
-// number is none.
+// number is none, and one below 0, where evidence speaks for the usual, is 0.
 func (w *writer) write(r row, score float64, absent bool) error {
 	w.sum.Rows++
 	w.line = [3]string{r.stamp, r.text, ""}
@@ -164,7 +165,7 @@ func (w *writer) write(r row, score float64, absent bool) error {
 		w.sum.Alarms++
 		fallthrough
 	default:
-		w.line[2] = strconv.FormatFloat(score, 'g', -1, 64)
+		w.line[2] = strconv.FormatFloat(max(score, 0), 'g', -1, 64)
 	}
 	if err := w.csv.Write(w.line[:]); err != nil {
 		return fmt.Errorf("write scores: %w", err)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -37,9 +38,9 @@ func (d *Digest) Location() (*time.Location, error) { return time.LoadLocation(d
 
 func (a *Alerting) checkDigest(fail func(key, format string, args ...any)) {
 	d, names := &a.Digest, a.receivers()
-	for _, r := range d.Receivers {
+	for i, r := range d.Receivers {
 		if !names[r] {
-			fail("alerting.digest.receivers", "found %q, allowed: %s", clean(r), strings.Join(sorted(names), ", "))
+			fail(fmt.Sprintf("alerting.digest.receivers[%d]", i), "found %q, allowed: %s", clean(r), orNone(sorted(names), "", "none, as no receiver is given under alerting.slack, alerting.webhook or alerting.alertmanager"))
 		}
 	}
 	if _, err := time.Parse("15:04", d.At); err != nil {

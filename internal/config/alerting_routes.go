@@ -22,10 +22,10 @@ type Route struct {
 	Matchers Matchers `yaml:"matchers"` // all must match one finding of the incident
 	Continue bool     `yaml:"continue"` // also try the routes behind this one
 
-	MuteTimeIntervals   []string  `yaml:"mute_time_intervals"`   // names; while one holds, nobody is rung
-	ActiveTimeIntervals []string  `yaml:"active_time_intervals"` // names; only while one holds, somebody is
-	RepeatInterval      *Duration `yaml:"repeat_interval"`       // what still fires and nobody acknowledged rings again; 0s: it does not; not given: that of the route above
-	Mentions            []string  `yaml:"mentions"`              // whom a page calls; not given: those of the route above
+	MuteTimeIntervals   []string  `yaml:"mute_time_intervals"`                       // names; while one holds, nobody is rung
+	ActiveTimeIntervals []string  `yaml:"active_time_intervals"`                     // names; only while one holds, somebody is
+	RepeatInterval      *Duration `yaml:"repeat_interval" in:"1m..30d" zero:"never"` // what still fires and nobody acknowledged rings again; 0s: it does not; not given: that of the route above
+	Mentions            []string  `yaml:"mentions"`                                  // whom a page calls; not given: those of the route above
 
 	Routes []Route `yaml:"routes"`
 }
@@ -41,6 +41,9 @@ type Matcher struct{ *labels.Matcher }
 func (m *Matcher) UnmarshalText(text []byte) error {
 	parsed, err := parse.Matcher(string(text))
 	if err != nil {
+		if maySecret(string(text)) {
+			return fmt.Errorf("found %q, allowed: a matcher such as severity=\"page\" or node=~\"gpu-1.*\"", clean(string(text)))
+		}
 		return fmt.Errorf("found %q, allowed: a matcher such as severity=\"page\" or node=~\"gpu-1.*\": %w", clean(string(text)), err)
 	}
 	m.Matcher = parsed
@@ -105,19 +108,49 @@ var MatchedLabels = []string{
 // maxRouteDepth is more than anybody can follow.
 const maxRouteDepth = 8
 
+// namedReceiver is a receiver's name and where it stands.
+type namedReceiver struct{ key, name string }
+
+// named returns all receivers.
+func (a *Alerting) named() []namedReceiver {
+	var out []namedReceiver
+	add := func(kind string, i int, name string) {
+		out = append(out, namedReceiver{fmt.Sprintf("alerting.%s[%d]", kind, i), name})
+	}
+	for i := range a.Slack {
+		add("slack", i, a.Slack[i].Name)
+	}
+	for i := range a.Webhook {
+		add("webhook", i, a.Webhook[i].Name)
+	}
+	for i := range a.Alertmanager {
+		add("alertmanager", i, a.Alertmanager[i].Name)
+	}
+	return out
+}
+
 // receivers are the names that a route may send to.
 func (a *Alerting) receivers() map[string]bool {
 	names := map[string]bool{}
-	for _, s := range a.Slack {
-		names[s.Name] = true
-	}
-	for i := range a.Webhook {
-		names[a.Webhook[i].Name] = true
-	}
-	for i := range a.Alertmanager {
-		names[a.Alertmanager[i].Name] = true
+	for _, r := range a.named() {
+		if r.name != "" && r.name != Nobody {
+			names[r.name] = true
+		}
 	}
 	return names
+}
+
+// receiverWords are the names that a route may send to, as an error lists them.
+func receiverWords(names map[string]bool) string {
+	return strings.Join(append(sorted(names), Nobody), ", ")
+}
+
+// orNone lists names, or says that there are none.
+func orNone(names []string, before, none string) string {
+	if len(names) == 0 {
+		return none
+	}
+	return before + strings.Join(names, ", ")
 }
 
 func (a *Alerting) checkRouting(fail func(key, format string, args ...any)) {
@@ -126,21 +159,23 @@ func (a *Alerting) checkRouting(fail func(key, format string, args ...any)) {
 		key := fmt.Sprintf("alerting.time_intervals[%d]", i)
 		switch {
 		case t.Name == "":
-			fail(key+".name", "is missing: routes name it")
+			fail(key+".name", "is missing, allowed: a plain name, as routes and maintenance windows name it")
 		case intervals[t.Name]:
-			fail(key+".name", "found %q a second time", clean(t.Name))
+			fail(key+".name", "found %q a second time, allowed: a name of its own for each", clean(t.Name))
 		case len(t.Intervals) == 0:
-			fail(key+".time_intervals", "is missing: without times it never holds")
+			fail(key+".time_intervals", "is missing, allowed: one or more times, such as weekdays: [saturday, sunday]: without it never holds")
 		}
 		intervals[t.Name] = true
 	}
 	names := a.receivers()
-	if names[Nobody] {
-		fail("alerting", "found a receiver called %s, which is the name for nobody in routes", Nobody)
+	for _, r := range a.named() {
+		if r.name == Nobody {
+			fail(r.key+".name", "found %q, allowed: any other name: that is the one for nobody in routes", Nobody)
+		}
 	}
 	if a.Route != nil {
 		if a.Route.Receiver == "" {
-			fail("alerting.route.receiver", "is missing: give the receiver of what no route below matches, or %s", Nobody)
+			fail("alerting.route.receiver", "is missing, allowed: the receiver of what no route below matches: %s", receiverWords(names))
 		}
 		if len(a.Route.Matchers)+len(a.Route.MuteTimeIntervals)+len(a.Route.ActiveTimeIntervals) > 0 || a.Route.Continue {
 			fail("alerting.route", "found matchers, continue or time intervals, allowed: in the routes below it: the first route takes everything")
@@ -150,9 +185,6 @@ func (a *Alerting) checkRouting(fail func(key, format string, args ...any)) {
 	for i := range a.Maintenance {
 		a.Maintenance[i].check(fmt.Sprintf("alerting.maintenance[%d]", i), intervals, fail)
 	}
-	if a.Burst < 0 || a.Burst > 1000 {
-		fail("alerting.burst", "found %d, allowed: 0 (no limit) to 1000 messages a minute", a.Burst)
-	}
 	for i, s := range a.Slack {
 		checkMentions(s.Mentions, fmt.Sprintf("alerting.slack[%d].mentions", i), fail)
 	}
@@ -160,36 +192,25 @@ func (a *Alerting) checkRouting(fail func(key, format string, args ...any)) {
 
 func checkRoute(r *Route, key string, receivers, intervals map[string]bool, depth int, fail func(key, format string, args ...any)) {
 	if depth > maxRouteDepth {
-		fail(key, "nested deeper than %d routes", maxRouteDepth)
+		fail(key, "found more than %d routes within each other, allowed: at most so many", maxRouteDepth)
 		return
 	}
 	if r.Receiver != "" && r.Receiver != Nobody && !receivers[r.Receiver] {
-		fail(key+".receiver", "found %q, allowed: %s", clean(r.Receiver), strings.Join(append(sorted(receivers), Nobody), ", "))
+		fail(key+".receiver", "found %q, allowed: %s", clean(r.Receiver), receiverWords(receivers))
 	}
 	checkMatchers(r.Matchers, key+".matchers", fail)
 	checkIntervals(r.MuteTimeIntervals, key+".mute_time_intervals", intervals, fail)
 	checkIntervals(r.ActiveTimeIntervals, key+".active_time_intervals", intervals, fail)
-	if d := r.RepeatInterval; d != nil && *d != 0 && time.Duration(*d) < time.Minute {
-		fail(key+".repeat_interval", "found %s, allowed: 0s (never) or 1m and more", *d)
-	}
 	checkMentions(r.Mentions, key+".mentions", fail)
 	for i := range r.Routes {
 		checkRoute(&r.Routes[i], fmt.Sprintf("%s.routes[%d]", key, i), receivers, intervals, depth+1, fail)
 	}
 }
 
-func checkMatchers(ms Matchers, key string, fail func(key, format string, args ...any)) {
-	for i, m := range ms {
-		if m.Matcher != nil && !slices.Contains(MatchedLabels, m.Name) {
-			fail(fmt.Sprintf("%s[%d]", key, i), "found label %q, allowed: %s", clean(m.Name), strings.Join(MatchedLabels, ", "))
-		}
-	}
-}
-
 func checkIntervals(names []string, key string, intervals map[string]bool, fail func(key, format string, args ...any)) {
 	for i, n := range names {
 		if !intervals[n] {
-			fail(fmt.Sprintf("%s[%d]", key, i), "found %q, allowed: names of alerting.time_intervals: %s", clean(n), strings.Join(sorted(intervals), ", "))
+			fail(fmt.Sprintf("%s[%d]", key, i), "found %q, allowed: %s", clean(n), orNone(sorted(intervals), "names of alerting.time_intervals: ", "none, as alerting.time_intervals names none yet"))
 		}
 	}
 }
@@ -210,7 +231,7 @@ func (m *Maintenance) check(key string, intervals map[string]bool, fail func(key
 		fail(key+".name", "found %q, allowed: a plain name: messages and logs say it", clean(m.Name))
 	}
 	if len(m.Matchers) == 0 {
-		fail(key+".matchers", "is missing: say what is maintained; cluster=~\".*\" is all of it")
+		fail(key+".matchers", "is missing, allowed: one or more matchers of what is maintained; cluster=~\".*\" is all of it")
 	}
 	checkMatchers(m.Matchers, key+".matchers", fail)
 	checkIntervals(m.TimeIntervals, key+".time_intervals", intervals, fail)
@@ -228,7 +249,7 @@ func (m *Maintenance) check(key string, intervals map[string]bool, fail func(key
 		}
 	}
 	if from, to := m.Span(); !bad && !from.Before(to) {
-		fail(key+".to", "found a time that is not after from")
+		fail(key+".to", "found %s, allowed: a time after from, which is %s", clean(m.To), clean(m.From))
 	}
 }
 

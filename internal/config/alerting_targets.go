@@ -16,10 +16,10 @@ import (
 type Alertmanager struct {
 	Name        string            `yaml:"name"`
 	URLs        []string          `yaml:"urls"`
-	Resend      Duration          `yaml:"resend"`       // how often what fires is repeated, 1m if not given; it ends there after four of it
-	ReadBack    *Duration         `yaml:"read_back"`    // how often silences and inhibitions are read, 15s if not given; 0s: never
-	Labels      map[string]string `yaml:"labels"`       // added to each alert
-	MinSeverity *rules.Severity   `yaml:"min_severity"` // what is below is not sent; ticket if not given
+	Resend      Duration          `yaml:"resend" in:"1s..10m"`                // how often what fires is repeated, 1m if not given; it ends there after four of it
+	ReadBack    *Duration         `yaml:"read_back" in:"1s..1h" zero:"never"` // how often silences and inhibitions are read, 15s if not given; 0s: never
+	Labels      map[string]string `yaml:"labels"`                             // added to each alert
+	MinSeverity *rules.Severity   `yaml:"min_severity"`                       // what is below is not sent; ticket if not given
 	Server
 }
 
@@ -38,7 +38,7 @@ type Webhook struct {
 
 // Server is how a server that alerts are sent to is trusted, and what makes it listen.
 type Server struct {
-	Timeout         Duration  `yaml:"timeout"`
+	Timeout         Duration  `yaml:"timeout" in:"100ms..15s"`
 	BearerTokenFile string    `yaml:"bearer_token_file"`
 	BearerTokenEnv  string    `yaml:"bearer_token_env"`
 	Username        string    `yaml:"username"` // of basic authentication
@@ -58,8 +58,8 @@ type ServerTLS struct {
 
 // Heartbeat is who is told that somebody watches, so that silence is noticed.
 type Heartbeat struct {
-	Alertmanager bool                `yaml:"alertmanager"` // an alert VigilWatchdog always fires there
-	Receivers    map[string]Duration `yaml:"receivers"`    // names of receivers, and how often each gets a message
+	Alertmanager bool                `yaml:"alertmanager"`           // an alert VigilWatchdog always fires there
+	Receivers    map[string]Duration `yaml:"receivers" in:"1m..30d"` // names of receivers, and how often each gets a message
 }
 
 const (
@@ -115,7 +115,7 @@ func (c *Config) checkTargets(fail failing) {
 	name := func(key, name string) {
 		switch {
 		case name == "":
-			fail(key+".name", "is missing: give each receiver a name, it is a label in metrics")
+			fail(key+".name", "is missing, allowed: a name of its own for each receiver, as it is a label in metrics")
 		case !plainName(name) || strings.Contains(name, "/"):
 			fail(key+".name", "found %q, allowed: a name of at most %d characters without a slash", clean(name), maxName)
 		case names[name]:
@@ -153,12 +153,6 @@ func (t *Alertmanager) check(key string, fail failing) {
 		}
 		seen[u] = true
 	}
-	if d := time.Duration(t.Resend); d < time.Second || d > 10*time.Minute {
-		fail(key+".resend", "found %s, allowed: 1s to 10m", t.Resend)
-	}
-	if d := time.Duration(*t.ReadBack); d != 0 && d < time.Second {
-		fail(key+".read_back", "found %s, allowed: 0s, which switches it off, or 1s and more", *t.ReadBack)
-	}
 	checkAlertLabels(t.Labels, key+".labels", fail)
 	t.Server.check(key, secure, fail)
 }
@@ -181,9 +175,6 @@ func (t *Webhook) check(key string, fail failing) {
 }
 
 func (s *Server) check(key string, secure bool, fail failing) {
-	if d := time.Duration(s.Timeout); d < 100*time.Millisecond || d > 15*time.Second {
-		fail(key+".timeout", "found %s, allowed: 100ms to 15s", s.Timeout)
-	}
 	checkSecretFile(s.BearerTokenFile, key+".bearer_token_file", fail)
 	checkSecretEnv(s.BearerTokenEnv, key+".bearer_token_env", fail)
 	checkSecretFile(s.PasswordFile, key+".password_file", fail)
@@ -192,10 +183,10 @@ func (s *Server) check(key string, secure bool, fail failing) {
 		fail(key, "found %d of bearer_token_file, bearer_token_env, password_file, password_env, allowed: one of them", ways)
 	}
 	if (s.Username != "") != (s.PasswordFile != "" || s.PasswordEnv != "") {
-		fail(key+".username", "must be given with a password_file or password_env, and only then")
+		fail(key+".username", "found one of username and a password, allowed: username with password_file or password_env, or none of them")
 	}
 	if s.TLS != (ServerTLS{}) && !secure {
-		fail(key+".tls", "is given for a URL that begins with http://, allowed: only with https://")
+		fail(key+".tls", "found beside a URL that begins with http://, allowed: only with https://")
 	}
 	if s.TLS.Insecure && s.TLS.CAFile != "" {
 		fail(key+".tls", "found both insecure and ca_file, allowed: one of them")
@@ -216,7 +207,7 @@ func checkAlertLabels(labels map[string]string, key string, fail failing) {
 		case !model.LegacyValidation.IsValidLabelName(name) || strings.HasPrefix(name, "__"):
 			fail(key, "found a label that is named %q, allowed: letters, digits and underscores", clean(name))
 		case slices.Contains(ownLabels, name):
-			fail(key+"."+name, "is a label that each alert has already, allowed: others than %s", strings.Join(ownLabels, ", "))
+			fail(key+"."+name, "found a label that each alert has already, allowed: others than %s", strings.Join(ownLabels, ", "))
 		case value == "" || !plainName(value):
 			fail(key+"."+name, "found %q, allowed: a text of at most %d characters in one line", clean(value), maxName)
 		}
@@ -225,14 +216,11 @@ func checkAlertLabels(labels map[string]string, key string, fail failing) {
 
 func (h *Heartbeat) check(told map[string]bool, alertmanager bool, fail failing) {
 	if h.Alertmanager && !alertmanager {
-		fail("alerting.heartbeat.alertmanager", "is true while alerting.alertmanager has no target")
+		fail("alerting.heartbeat.alertmanager", "found true, allowed: false, as alerting.alertmanager has no target")
 	}
-	for name, every := range h.Receivers {
+	for name := range h.Receivers {
 		if !told[name] {
-			fail("alerting.heartbeat.receivers", "found %q, which is no receiver under alerting.slack or alerting.webhook", clean(name))
-		}
-		if time.Duration(every) < time.Minute {
-			fail("alerting.heartbeat.receivers", "found %s, allowed: 1m or more", every)
+			fail("alerting.heartbeat.receivers."+clean(name), "found %q, allowed: %s", clean(name), orNone(sorted(told), "", "none, as no receiver is given under alerting.slack or alerting.webhook"))
 		}
 	}
 }

@@ -71,9 +71,9 @@ func TestTargetsThatCannotWork(t *testing.T) {
 		hook("signing_key_file: /k, signing_key_env: K"): "signing_key_file and signing_key_env",
 		hook("signing_key_file: 'https://hunter2'"):      "not shown",
 		"alerting: {heartbeat: {alertmanager: true}}":    "no target",
-		"alerting: {heartbeat: {receivers: {x: 1h}}}":    "no receiver",
+		"alerting: {heartbeat: {receivers: {x: 1h}}}":    "allowed: none, as no receiver is given",
 		goodTargets + "  x: 1\n":                         "unknown key",
-		strings.Replace(goodTargets, "24h", "10s", 1):    "1m or more",
+		strings.Replace(goodTargets, "24h", "10s", 1):    "1m to 30d",
 	} {
 		_, err := Parse("gpuvigil.yml", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {

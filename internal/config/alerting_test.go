@@ -84,7 +84,7 @@ func TestMistakesInRoutesAreNamed(t *testing.T) {
 	f("[nights]", "[night]", "gpuvigil.yml:19", `"night"`, "nights")
 	f("    receiver: oncall\n", "", "alerting.route.receiver", "is missing")
 	f("    receiver: oncall\n", "    receiver: oncall\n    matchers: [team=nlp]\n", "the first route takes everything")
-	f("4h", "10s", "alerting.route.repeat_interval", "1m and more")
+	f("4h", "10s", "alerting.route.repeat_interval", "1m to 30d, or 0s (never)")
 	f("S0123456789", "'@oncall'", "alerting.route.mentions[0]", "the id of a user")
 	f(`end_time: "06:00"`, `end_time: "26:00"`, "gpuvigil.yml:9", "time_intervals[0].times[0]")
 	f("monday:friday", "monday:freitag", "gpuvigil.yml:10", "freitag")
@@ -92,7 +92,7 @@ func TestMistakesInRoutesAreNamed(t *testing.T) {
 	f("start_time: 00:00", "begin: 00:00", "gpuvigil.yml:9", "unknown key", "start_time")
 	f("name: nights", "title: nights", "gpuvigil.yml:7", "unknown key")
 	f("2026-03-14T22:00:00Z", "2026-03-14 22:00", "alerting.maintenance[0].from", "with its zone")
-	f("2026-03-15T02:00:00+01:00", "2026-03-14T02:00:00Z", "not after from")
+	f("2026-03-15T02:00:00+01:00", "2026-03-14T02:00:00Z", "a time after from")
 	f("    from: 2026-03-14T22:00:00Z\n    to: 2026-03-15T02:00:00+01:00\n", "", "time_intervals, allowed: one of the two")
 	f("  slack:\n", "  burst: -1\n  slack:\n", "alerting.burst")
 	f("  slack:\n", "  digest: {receivers: [me], at: 8, weekday: mon, time_zone: X/Y}\n  slack:\n",

@@ -67,20 +67,20 @@ func (c *Config) Place(key string) string {
 
 // Sampling is how often each tier of readings is taken.
 type Sampling struct {
-	Fast      Duration `yaml:"fast"`      // utilization, power, memory, clocks, host
-	Slow      Duration `yaml:"slow"`      // PCIe, ECC
-	Processes Duration `yaml:"processes"` // process lists; not below 15s, they take the driver's global lock
-	Inventory Duration `yaml:"inventory"` // identity, versions, limits
+	Fast      Duration `yaml:"fast" in:"100ms..1m"`     // utilization, power, memory, clocks, host
+	Slow      Duration `yaml:"slow" in:"1s..5m"`        // PCIe, ECC
+	Processes Duration `yaml:"processes" in:"15s..10m"` // process lists; not below 15s, they take the driver's global lock
+	Inventory Duration `yaml:"inventory" in:"1s..1h"`   // identity, versions, limits
 }
 
 // NVML is the source of GPU readings.
 type NVML struct {
 	Enabled     bool     `yaml:"enabled"`
-	LibraryPath string   `yaml:"library_path"` // empty: the dynamic linker finds libnvidia-ml.so.1
-	CallLimit   Duration `yaml:"call_limit"`   // a call on a GPU that takes longer marks it as hung
-	InitLimit   Duration `yaml:"init_limit"`   // a driver that takes longer to start costs the child
-	Profile     Profile  `yaml:"profile"`      // how much is told of each GPU; a change takes a restart
-	Source      Exporter `yaml:"source"`       // of the GPUs; given: the driver is not touched
+	LibraryPath string   `yaml:"library_path"`              // empty: the dynamic linker finds libnvidia-ml.so.1
+	CallLimit   Duration `yaml:"call_limit" in:"100ms..5m"` // a call on a GPU that takes longer marks it as hung
+	InitLimit   Duration `yaml:"init_limit" in:"1s..1h"`    // a driver that takes longer to start costs the child
+	Profile     Profile  `yaml:"profile"`                   // how much is told of each GPU; a change takes a restart
+	Source      Exporter `yaml:"source"`                    // of the GPUs; given: the driver is not touched
 }
 
 // Profile is how much is told of each GPU.
@@ -101,12 +101,9 @@ type Metrics struct {
 // ProcessSeries are series of the processes on each GPU.
 type ProcessSeries struct {
 	Enabled bool `yaml:"enabled"`
-	Top     int  `yaml:"top"` // how many of a GPU have their own, by memory; the rest is summed as other
-	PID     bool `yaml:"pid"` // tell processes of one name apart, by a label that grows without end
+	Top     int  `yaml:"top" in:"1..1000"` // how many of a GPU have their own, by memory; the rest is summed as other
+	PID     bool `yaml:"pid"`              // tell processes of one name apart, by a label that grows without end
 }
-
-// maxTop keeps one GPU's processes from being most of what Prometheus stores.
-const maxTop = 1000
 
 // Host is where the kernel's files and the logs are.
 type Host struct {
@@ -124,34 +121,34 @@ type Host struct {
 
 // Detect holds what the detectors can be told; their defaults work untouched.
 type Detect struct {
-	QueueTimeSLO      Duration `yaml:"queue_time_slo"`      // 0: the endpoint's own 99th percentile decides
-	SaturatedWindow   Duration `yaml:"saturated_window"`    // over which a GPU must be busy
-	IdleAfter         Duration `yaml:"idle_after"`          // for holders of unknown kind
-	IdleAfterTraining Duration `yaml:"idle_after_training"` // for batch jobs
-	IdleAfterNotebook Duration `yaml:"idle_after_notebook"` // for notebooks
+	QueueTimeSLO      Duration `yaml:"queue_time_slo" in:"1ms..1d" zero:"its own 99th percentile decides"` // 0: the endpoint's own 99th percentile decides
+	SaturatedWindow   Duration `yaml:"saturated_window" in:"1s..1d"`                                       // over which a GPU must be busy
+	IdleAfter         Duration `yaml:"idle_after" in:"1m..7d"`                                             // for holders of unknown kind
+	IdleAfterTraining Duration `yaml:"idle_after_training" in:"1m..7d"`                                    // for batch jobs
+	IdleAfterNotebook Duration `yaml:"idle_after_notebook" in:"1m..7d"`                                    // for notebooks
 
 	CostCapLabel       string   `yaml:"cost_cap_label"`      // of a pod, in kubernetes.pod_labels: what it may cost on a node; empty: nobody says
 	UnallocatedAllowed []string `yaml:"unallocated_allowed"` // owners, as kind:id, who may compute on GPUs that were given to nobody
 	SharingAllowed     []string `yaml:"sharing_allowed"`     // globs of names of processes that may be on anybody's GPU
 
-	PowerLimits []float64 `yaml:"power_limits"` // watts that GPUs are limited to on purpose
+	PowerLimits []float64 `yaml:"power_limits" in:"1..10000"` // watts that GPUs are limited to on purpose
 }
 
 // Rule overrides a rule's defaults. What is not given stays.
 type Rule struct {
 	Enabled  *bool           `yaml:"enabled"`
 	Severity *rules.Severity `yaml:"severity"`
-	For      *Duration       `yaml:"for"`
-	Hold     *Duration       `yaml:"hold"`
+	For      *Duration       `yaml:"for" in:"0s..7d"`
+	Hold     *Duration       `yaml:"hold" in:"0s..7d"`
 	Promoted bool            `yaml:"promoted"` // told also in the first week, and may page if severity says so
 }
 
 // AlertBudget is how many false findings of statistical rules each receiver may get in a
 // week.
 type AlertBudget struct {
-	Pages   float64 `yaml:"pages"`
-	Tickets float64 `yaml:"tickets"`
-	GPUs    int     `yaml:"gpus"` // that receivers hear of from all agents together; 0: those of this node
+	Pages   float64 `yaml:"pages" in:"0.001..1000"`
+	Tickets float64 `yaml:"tickets" in:"0.001..1000"`
+	GPUs    int     `yaml:"gpus" in:"1..1000000" zero:"those of this node"` // that receivers hear of from all agents together; 0: those of this node
 }
 
 // Links are the places that messages and the page point to.
@@ -163,8 +160,8 @@ type Links struct {
 
 // Alerting is who is told.
 type Alerting struct {
-	Shadow Duration `yaml:"shadow"` // for so long after the first start only the certain faults are sent
-	Burst  int      `yaml:"burst"`  // so many messages that are no pages a receiver gets in a minute, the rest in one; 0: no limit
+	Shadow Duration `yaml:"shadow" in:"1m..90d" zero:"everything is sent from the start"` // for so long after the first start only the certain faults are sent
+	Burst  int      `yaml:"burst" in:"1..1000" zero:"no limit"`                           // so many messages that are no pages a receiver gets in a minute, the rest in one; 0: no limit
 	Slack  []Slack  `yaml:"slack"`
 	Digest Digest   `yaml:"digest"`
 
@@ -200,11 +197,13 @@ type Duration time.Duration
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := model.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("found %q, allowed: a duration such as 500ms, 15s, 1h30m or 7d", clean(string(text)))
+		return fmt.Errorf("found %q, allowed: a length of time such as 500ms, 15s, 1h30m or 7d", clean(string(text)))
 	}
 	*d = Duration(parsed)
 	return nil
 }
+
+func (d Duration) seconds() float64 { return time.Duration(d).Seconds() }
 
 // String writes a duration as it is read.
 func (d Duration) String() string { return model.Duration(d).String() }
@@ -346,32 +345,11 @@ func (c *Config) check(said []mistake) []mistake {
 		}
 		found = append(found, mistake{c.at.of(key), key, fmt.Sprintf("%s: %s: %s", c.Place(key), key, fmt.Sprintf(format, args...))})
 	}
-	atLeast := func(key string, d Duration, min time.Duration) {
-		if time.Duration(d) < min {
-			fail(key, "found %s, allowed: %s or more", d, model.Duration(min))
-		}
-	}
-	atLeast("sampling.fast", c.Sampling.Fast, 100*time.Millisecond)
-	atLeast("sampling.slow", c.Sampling.Slow, time.Second)
-	atLeast("sampling.processes", c.Sampling.Processes, 15*time.Second)
-	atLeast("sampling.inventory", c.Sampling.Inventory, time.Second)
-	atLeast("nvml.call_limit", c.NVML.CallLimit, 100*time.Millisecond)
-	atLeast("nvml.init_limit", c.NVML.InitLimit, time.Second)
 	if !slices.Contains([]Profile{DefaultProfile, FullProfile}, c.NVML.Profile) {
 		fail("nvml.profile", "found %q, allowed: %s, %s", clean(string(c.NVML.Profile)), DefaultProfile, FullProfile)
 	}
 	c.NVML.Source.check("nvml.source", Exporters, fail)
 	c.Host.Source.check("host.source", []string{"auto", "node_exporter"}, fail)
-	if top := c.Metrics.Processes.Top; top < 1 || top > maxTop {
-		fail("metrics.processes.top", "found %d, allowed: 1 to %d", top, maxTop)
-	}
-	atLeast("inference.interval", c.Inference.Interval, time.Second)
-	atLeast("inference.timeout", c.Inference.Timeout, 100*time.Millisecond)
-	atLeast("detect.saturated_window", c.Detect.SaturatedWindow, time.Second)
-	atLeast("detect.idle_after", c.Detect.IdleAfter, time.Minute)
-	atLeast("detect.idle_after_training", c.Detect.IdleAfterTraining, time.Minute)
-	atLeast("detect.idle_after_notebook", c.Detect.IdleAfterNotebook, time.Minute)
-
 	c.checkDetect(fail)
 
 	for key, name := range map[string]string{"node": c.Node, "cluster": c.Cluster} {
@@ -380,11 +358,10 @@ func (c *Config) check(said []mistake) []mistake {
 		}
 	}
 	c.checkInference(fail)
-	c.Budget.check(fail)
 	for id, r := range c.Rules {
 		book := rules.Get(id)
 		if book == nil {
-			fail("rules."+clean(string(id)), "unknown rule, allowed: %s", strings.Join(ruleIDs(), ", "))
+			fail("rules."+clean(string(id)), "found an unknown rule, allowed: %s", strings.Join(ruleIDs(), ", "))
 			continue
 		}
 		if r.Severity != nil && *r.Severity == rules.Page && !book.Pages && !r.Promoted {
@@ -398,7 +375,7 @@ func (c *Config) check(said []mistake) []mistake {
 		fail("change", "found %q, allowed: %s, %s", clean(string(c.Change)), Free, Controlled)
 	}
 	if len(c.Detect.SharingAllowed) > 0 {
-		checkGlobs(c.Detect.SharingAllowed, "detect.sharing_allowed", fail)
+		checkGlobs(c.Detect.SharingAllowed, "detect.sharing_allowed", "names of processes", "dcgm*", fail)
 		if slices.Contains(c.Detect.SharingAllowed, "*") {
 			fail("detect.sharing_allowed", "found *, which allows everything, allowed: names of processes; rules.hidden_sharing.enabled: false switches the rule off")
 		}
@@ -418,20 +395,6 @@ func (c *Config) check(said []mistake) []mistake {
 	return found
 }
 
-// leastBudget is one false finding in twenty years.
-const leastBudget = 0.001
-
-func (b AlertBudget) check(fail func(key, format string, args ...any)) {
-	for key, n := range map[string]float64{"budget.pages": b.Pages, "budget.tickets": b.Tickets} {
-		if !(n >= leastBudget && n <= 1000) {
-			fail(key, "found %g, allowed: %g to 1000 a week", n, leastBudget)
-		}
-	}
-	if b.GPUs < 0 || b.GPUs > 1_000_000 {
-		fail("budget.gpus", "found %d, allowed: 0 (those of this node) to 1000000", b.GPUs)
-	}
-}
-
 // within reports whether a key is another one or stands below it.
 func within(key, above string) bool {
 	rest, ok := strings.CutPrefix(key, above)
@@ -444,7 +407,7 @@ func (c *Config) checkSlack(fail func(key, format string, args ...any)) {
 		key := fmt.Sprintf("alerting.slack[%d]", i)
 		switch {
 		case s.Name == "":
-			fail(key+".name", "is missing: give each receiver a name, it is a label in metrics")
+			fail(key+".name", "is missing, allowed: a name of its own for each receiver, as it is a label in metrics")
 		case names[s.Name]:
 			fail(key+".name", "found %q a second time, allowed: a name of its own for each receiver", clean(s.Name))
 		}
@@ -458,11 +421,13 @@ func (c *Config) checkSlack(fail func(key, format string, args ...any)) {
 		slices.Sort(ways)
 		if len(ways) != 1 {
 			fail(key, "found %d of token_file, token_env, webhook_url_file, webhook_url_env, allowed: exactly one", len(ways))
-		} else if token := strings.HasPrefix(ways[0], "token"); token == (s.Channel == "") {
-			fail(key+".channel", "must be given with a bot token, and only then: a webhook has its channel built in")
+		} else if token := strings.HasPrefix(ways[0], "token"); token && s.Channel == "" {
+			fail(key+".channel", "is missing, allowed: the channel's id, such as C0123456789, as a bot token is given")
+		} else if !token && s.Channel != "" {
+			fail(key+".channel", "found %q, allowed: nothing with a webhook, which has its channel built in", clean(s.Channel))
 		}
 		if s.Charts && s.TokenFile == "" && s.TokenEnv == "" {
-			fail(key+".charts", "must not be given with a webhook: it cannot upload")
+			fail(key+".charts", "found true, allowed: false with a webhook, which cannot upload")
 		}
 		if app := given(s.AppTokenFile, s.AppTokenEnv); app > 1 {
 			fail(key, "found app_token_file and app_token_env, allowed: one of them")
@@ -491,15 +456,18 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func checkSecretEnv(value, key string, fail func(key, format string, args ...any)) {
 	if value != "" && (maySecret(value) || !envName.MatchString(value)) {
-		fail(key, "is not the name of an environment variable (not shown, it may be the secret itself)")
+		fail(key, "is not the name of an environment variable (not shown, it may be the secret itself), allowed: letters, digits and _, such as SLACK_TOKEN")
 	}
 }
 
 // maxName is what a host name may have (RFC 1035, 2.3.4).
 const maxName = 253
 
-func plainName(s string) bool {
-	return len(s) <= maxName && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+func plainName(s string) bool { return len(s) <= maxName && printable(s) }
+
+// printable reports whether a text is one line that people can read.
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 func ruleIDs() []string {
@@ -522,7 +490,7 @@ func checkURL(value, key string, required bool, fail func(key, format string, ar
 	}
 	u, err := url.Parse(value)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		fail(key, "is not a URL that begins with http:// or https:// (the value is not shown, it may hold a password)")
+		fail(key, "is not a URL that begins with http:// or https:// (not shown, it may hold a password), allowed: one such as https://host:8000/path")
 	}
 }
 

@@ -135,9 +135,9 @@ func TestMistakesAreNamed(t *testing.T) {
 		}
 	}
 	// Unknown keys, at each level, with what is allowed there.
-	f("samplin:\n  fast: 1s\n", "gpuvigil.yml:1: samplin: unknown key", "sampling")
-	f("sampling:\n  fsat: 1s\n", "gpuvigil.yml:2: sampling.fsat: unknown key, allowed: fast, inventory, processes, slow")
-	f("alerting:\n  slack:\n  - name: a\n    token: xoxb-hunter2\n", "gpuvigil.yml:4: alerting.slack[0].token: unknown key", "token_file")
+	f("samplin:\n  fast: 1s\n", "gpuvigil.yml:1: samplin: found an unknown key", "sampling")
+	f("sampling:\n  fsat: 1s\n", "gpuvigil.yml:2: sampling.fsat: found an unknown key, allowed: fast, inventory, processes, slow")
+	f("alerting:\n  slack:\n  - name: a\n    token: xoxb-hunter2\n", "gpuvigil.yml:4: alerting.slack[0].token: found an unknown key", "token_file")
 	// Wrong types.
 	f("sampling:\n  fast: quick\n", "gpuvigil.yml:2: sampling.fast", `found "quick"`, "15s")
 	f("sampling: 3\n", "gpuvigil.yml:1: sampling", `found "3"`, "keys with values")
@@ -146,13 +146,13 @@ func TestMistakesAreNamed(t *testing.T) {
 	f("inference:\n  targets: x\n", "gpuvigil.yml:2: inference.targets", "allowed: a list")
 	f("- a\n", "found a list, allowed: keys with values")
 	// Out of range.
-	f("sampling:\n  fast: 1ms\n", "sampling.fast: found 1ms, allowed: 100ms or more")
+	f("sampling:\n  fast: 1ms\n", "sampling.fast: found 1ms, allowed: 100ms to 1m")
 	f("metrics:\n  processes: {top: 0}\n", "metrics.processes.top: found 0, allowed: 1 to 1000")
 	f("metrics:\n  processes: {top: 1001}\n", "metrics.processes.top: found 1001, allowed: 1 to 1000")
 	f("metrics:\n  processes: {top: many}\n", "gpuvigil.yml:2: metrics.processes.top", "a whole number")
-	f("sampling:\n  processes: 1s\n", "sampling.processes: found 1s, allowed: 15s or more")
+	f("sampling:\n  processes: 1s\n", "sampling.processes: found 1s, allowed: 15s to 10m")
 	f("inference:\n  targets:\n  - url: http://a/metrics\n    engine: foo\n", `engine: found "foo", allowed: auto, vllm, sglang`)
-	f("rules:\n  no_such: {}\n", "rules.no_such: unknown rule, allowed:", "xid")
+	f("rules:\n  no_such: {}\n", "rules.no_such: found an unknown rule, allowed:", "xid")
 	f("rules:\n  idle_gpu:\n    severity: page\n", "rules.idle_gpu.severity", "allowed: info, ticket")
 	f("rules:\n  idle_gpu:\n    severity: urgent\n", "gpuvigil.yml:3", `"urgent"`)
 	// Secrets in the wrong place, URLs that do not parse.
@@ -170,22 +170,22 @@ func TestMistakesAreNamed(t *testing.T) {
 	// Slack.
 	f("alerting:\n  slack:\n  - channel: C1\n    token_env: T\n", "alerting.slack[0].name: is missing")
 	f("alerting:\n  slack:\n  - name: a\n", "found 0 of token_file")
-	f("alerting:\n  slack:\n  - name: a\n    token_env: T\n", "alerting.slack[0].channel: must be given")
-	f("alerting:\n  slack:\n  - {name: a, webhook_url_env: T, charts: true}\n", "alerting.slack[0].charts: must not be given with a webhook")
+	f("alerting:\n  slack:\n  - name: a\n    token_env: T\n", "alerting.slack[0].channel: is missing")
+	f("alerting:\n  slack:\n  - {name: a, webhook_url_env: T, charts: true}\n", "alerting.slack[0].charts: found true, allowed: false with a webhook")
 	f("alerting:\n  slack:\n  - {name: a, webhook_url_env: T}\n  - {name: a, webhook_url_env: T}\n", "a second time")
 	// Credentials and trust of targets.
 	target := func(more, want string) {
 		t.Helper()
 		f("inference:\n  targets:\n  - url: https://h/metrics\n"+more, want)
 	}
-	target("    username: u\n", "username: must be given with a password_file or password_env")
-	target("    password_file: p\n", "username: must be given with a password_file or password_env")
+	target("    username: u\n", "username: found one of username and a password")
+	target("    password_file: p\n", "username: found one of username and a password")
 	target("    bearer_token_file: t\n    username: u\n    password_env: P\n", "found 2 of bearer_token_file")
 	target("    username: u\n    password_env: 'no name'\n", "password_env: is not the name of an environment variable")
 	target("    tls: {insecure: true, ca_file: a.pem}\n", "found both insecure and ca_file")
 	target("    tls: {cafile: a.pem}\n", "cafile")
 	target("    model: \"a\\nb\"\n", "model: found control characters")
-	f("inference:\n  targets:\n  - url: http://h/metrics\n    tls: {insecure: true}\n", "tls: is given for a URL that begins with http://")
+	f("inference:\n  targets:\n  - url: http://h/metrics\n    tls: {insecure: true}\n", "tls: found beside a URL that begins with http://")
 	f("inference:\n  targets:\n  - url: http://[::ffff:169.254.169.254]/latest\n", "link-local")
 	// Inventory.
 	f("inventory:\n  root: host\n", `inventory.root: found "host", allowed: a path that begins with /`)
@@ -193,32 +193,32 @@ func TestMistakesAreNamed(t *testing.T) {
 	f("inventory:\n  approved_models: [\"\"]\n", "inventory.approved_models[0]")
 	// Versions.
 	f("change: frozen\n", `change: found "frozen", allowed: free, controlled`)
-	f("versions:\n  approved:\n    driver: []\n", "versions.approved.driver: is empty")
+	f("versions:\n  approved:\n    driver: []\n", "versions.approved.driver: found none")
 	f("versions:\n  approved:\n    driver: [\"570.*\", \"[\"]\n", `versions.approved.driver[1]: found "["`)
 	f("versions:\n  approved:\n    drvier: [\"570.*\"]\n", `versions.approved: found the component "drvier", allowed: driver, cuda`)
 	f("versions:\n  known_bad:\n  - {component: nccll, versions: [1], why: it hangs}\n", `versions.known_bad[0].component: found the component "nccll"`)
 	f("detect:\n  sharing_allowed: [\"*\"]\n", "detect.sharing_allowed: ")
 	f("versions:\n  known_bad:\n  - versions: [1]\n", "versions.known_bad[0].component", "versions.known_bad[0].why")
-	f("versions:\n  known_bad:\n  - {component: nccl, why: it hangs}\n", "versions.known_bad[0].versions: is empty")
+	f("versions:\n  known_bad:\n  - {component: nccl, why: it hangs}\n", "versions.known_bad[0].versions: found none")
 	f("detect:\n  sharing_allowed: [\"\"]\n", "detect.sharing_allowed[0]")
 	// Owners.
 	f("owners:\n  users: nick\n", `owners.users: found "nick", allowed: uid, hash, name`)
-	f("owners:\n  users: hash\n", "owners.users_key_file: must be given with users: hash")
+	f("owners:\n  users: hash\n", "owners.users_key_file: is missing, allowed: the name of a file")
 	f("owners:\n  pod_logs: logs\n", "owners.pod_logs", "begins with /")
 	f("# a comment\nkubernetes:\n  interval: 2s\nledger: {retention: 1s}\n", "gpuvigil.yml:3: kubernetes.interval: found 2s", "gpuvigil.yml:4: ledger.retention")
-	f("owners:\n  mapping:\n  - namespace: a\n    team: a\n  - team: b\n", "gpuvigil.yml:5: owners.mapping[1]: has no pattern")
+	f("owners:\n  mapping:\n  - namespace: a\n    team: a\n  - team: b\n", "gpuvigil.yml:5: owners.mapping[1]: found no pattern")
 	f("prices:\n  own:\n  - gpu: x\n    per_gpu_hour: -1\n", "gpuvigil.yml:4: prices.own[0].per_gpu_hour", "gpuvigil.yml:3: prices.own[0].currency")
 	f("budgets: &b\n- &one {team: a, per_month: 1, currency: usd}\n", "gpuvigil.yml:2: budgets[0].currency")
 	f("owners:\n  mapping:\n  - namespace: /(/\n    team: a\n", "gpuvigil.yml:3: owners.mapping[0].namespace", "regular expression")
-	f("owners:\n  mapping:\n  - team: a\n", "owners.mapping[0]: has no pattern")
-	f("owners:\n  mapping:\n  - kind: pod\n", "owners.mapping[0]: says nothing")
+	f("owners:\n  mapping:\n  - team: a\n", "owners.mapping[0]: found no pattern")
+	f("owners:\n  mapping:\n  - kind: pod\n", "owners.mapping[0]: found nothing that it says")
 	f("owners:\n  mapping:\n  - {kind: pod, stage: serving}\n", `stage: found "serving"`, "fine_tuning")
 	for _, kind := range []string{"pods", "deployment", "Pod", "unattributed", "/jobs?s/"} { // a rule that fits nobody is a slip of the pen
 		f("owners:\n  mapping:\n  - team: a\n    kind: "+kind+"\n", "gpuvigil.yml:4: owners.mapping[0].kind: found \""+kind, "allowed: pod, job, container, service, user")
 	}
 	f("owners:\n  mapping:\n  - {label: {a: }, team: t}\n", "label.a: is missing")
 	f("owners:\n  mapping:\n  - {kind: pod, team: \"a\\nb\"}\n", "team: found control characters")
-	f("kubernetes:\n  interval: 1s\n", "kubernetes.interval: found 1s, allowed: 5s or more")
+	f("kubernetes:\n  interval: 1s\n", "kubernetes.interval: found 1s, allowed: 5s to 10m")
 	f("kubernetes:\n  keep: 1s\n", "kubernetes.keep")
 	// YAML's own traps.
 	f("node: a\nnode: b\n", "node")
@@ -352,10 +352,10 @@ func FuzzParse(f *testing.F) {
 
 func TestAlertBudget(t *testing.T) {
 	for source, want := range map[string]string{
-		"budget: {pages: 0}":                  "budget.pages: found 0, allowed: 0.001 to 1000 a week",
+		"budget: {pages: 0}":                  "budget.pages: found 0, allowed: 0.001 to 1000",
 		"budget: {tickets: -1}":               "budget.tickets: found -1",
 		"budget: {tickets: .nan}":             "budget.tickets",
-		"budget: {gpus: -8}":                  "budget.gpus: found -8, allowed: 0 (those of this node) to 1000000",
+		"budget: {gpus: -8}":                  "budget.gpus: found -8, allowed: 1 to 1000000, or 0 (those of this node)",
 		"budget: {gpus: 10000000}":            "budget.gpus",
 		"rules: {idle_gpu: {severity: page}}": "unless promoted is true: gpuvigil promote idle_gpu says",
 	} {

@@ -13,6 +13,9 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/prometheus/alertmanager/timeinterval"
+
+	"gpuvigil/rules"
 )
 
 // decoder fills a struct from YAML and says of everything that does not fit
@@ -23,6 +26,7 @@ type decoder struct {
 	file    string
 	anchors map[string]ast.Node
 	lines   lines
+	limits  limits // of the field that is read
 	errs    []mistake
 }
 
@@ -110,7 +114,7 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string, depth int) {
 		return
 	}
 	if depth > maxDepth {
-		d.fail(n, path, "nested deeper than %d levels", maxDepth)
+		d.fail(n, path, "found more than %d levels, allowed: at most so many within each other", maxDepth)
 		return
 	}
 	if _, null := n.(*ast.NullNode); null {
@@ -176,9 +180,9 @@ func (d *decoder) foreign(n ast.Node, u unmarshaler, path string, depth int) {
 	switch {
 	case err == nil || len(d.errs) > said:
 	case maySecret(err.Error()):
-		d.fail(n, path, "found a value that does not fit here")
+		d.fail(n, path, "found %s, allowed: %s", describe(n), intervalWords(u))
 	default:
-		d.fail(n, path, "%v", err)
+		d.fail(n, path, "found %s, allowed: %s (%v)", describe(n), intervalWords(u), err)
 	}
 }
 
@@ -192,18 +196,18 @@ func (d *decoder) resolve(n ast.Node, path string) ast.Node {
 		case *ast.AliasNode:
 			target, ok := d.anchors[t.Value.String()]
 			if !ok {
-				d.fail(n, path, "found alias *%s, but no anchor of that name stands before it", t.Value)
+				d.fail(n, path, "found alias *%s, allowed: the name of an anchor that stands before it", t.Value)
 				return nil
 			}
 			n = target
 		case *ast.TagNode:
-			d.fail(n, path, "found a YAML tag, allowed: plain values")
+			d.fail(n, path, "found a YAML tag, allowed: plain values without one")
 			return nil
 		default:
 			return n
 		}
 	}
-	d.fail(n, path, "found aliases that go in a circle")
+	d.fail(n, path, "found aliases that go in a circle, allowed: those of values that stand before them")
 	return nil
 }
 
@@ -223,9 +227,9 @@ func (d *decoder) mapping(n ast.Node, path string, each func(key string, at, chi
 		key, ok := d.key(p)
 		switch {
 		case !ok:
-			d.fail(p.Key, path, "found a key that is not a plain word")
+			d.fail(p.Key, path, "found a key that is not a plain word, allowed: plain words")
 		case seen[key]:
-			d.fail(p.Key, join(path, key), "stands twice")
+			d.fail(p.Key, join(path, clean(key)), "found a second time, allowed: each key once; the first is in line %d", d.lines[join(path, key)])
 		default:
 			seen[key] = true
 			d.lines[join(path, key)] = lineOf(p.Key)
@@ -236,27 +240,36 @@ func (d *decoder) mapping(n ast.Node, path string, each func(key string, at, chi
 
 func (d *decoder) key(p *ast.MappingValueNode) (string, bool) {
 	if s, ok := p.Key.(*ast.StringNode); ok {
-		return s.Value, true
+		return s.Value, printable(s.Value)
 	}
 	return "", false
 }
 
 func (d *decoder) field(at, child ast.Node, v reflect.Value, path, key string, depth int) {
-	fields := fieldsOf(v, map[string]reflect.Value{})
+	fields := fieldsOf(v, map[string]field{})
 	if f, ok := fields[key]; ok {
-		d.value(child, f, join(path, key), depth+1)
+		outer := d.limits
+		d.limits = f.limits
+		d.value(child, f.Value, join(path, key), depth+1)
+		d.limits = outer
 		return
 	}
 	keys := slices.Sorted(maps.Keys(fields))
-	d.fail(at, join(path, clean(key)), "unknown key, allowed: %s", strings.Join(keys, ", "))
+	d.fail(at, join(path, clean(key)), "found an unknown key, allowed: %s", strings.Join(keys, ", "))
+}
+
+// field is a field of a struct with the limits of what it may hold.
+type field struct {
+	reflect.Value
+	limits limits
 }
 
 // fieldsOf returns a struct's fields by their keys; those of an embedded one are its own.
-func fieldsOf(v reflect.Value, into map[string]reflect.Value) map[string]reflect.Value {
+func fieldsOf(v reflect.Value, into map[string]field) map[string]field {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); name != "" {
-			into[name] = v.Field(i)
+			into[name] = field{v.Field(i), limitsOf(f.Tag)}
 		} else if f.Anonymous {
 			fieldsOf(v.Field(i), into)
 		}
@@ -270,24 +283,42 @@ func (d *decoder) text(n ast.Node, v reflect.Value, path string) {
 		d.fail(n, path, "found %s, allowed: one value", describe(n))
 		return
 	}
-	err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(s))
+	into := v.Addr().Interface().(encoding.TextUnmarshaler)
+	err := into.UnmarshalText([]byte(s))
+	length, timed := into.(*Duration)
+	_, severity := into.(*rules.Severity)
 	switch {
-	case err != nil && clean(s) != s:
-		d.fail(n, path, "found %s, which does not fit here", clean(s)) // the error would quote it
+	case err != nil && severity:
+		d.fail(n, path, "found %q, allowed: %s, %s, %s", clean(s), rules.Info, rules.Ticket, rules.Page)
+	case err != nil && timed:
+		d.fail(n, path, "found %q, allowed: %s", clean(s), d.limits.of("a length of time such as 500ms, 15s, 1h30m or 7d,"))
 	case err != nil:
 		d.fail(n, path, "%v", err)
+	case timed && !d.limits.allow(length.seconds()):
+		d.fail(n, path, "found %s, allowed: %s", s, d.limits.words())
+	}
+}
+
+// number refuses what is beyond the limits of its field.
+func (d *decoder) number(n ast.Node, x float64, text, path string) {
+	if !d.limits.allow(x) {
+		d.fail(n, path, "found %s, allowed: %s", text, d.limits.words())
 	}
 }
 
 func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 	s, ok := scalarText(n)
 	if !ok {
-		d.fail(n, path, "found %s, allowed: %s", describe(n), kindWords(v.Kind()))
+		d.fail(n, path, "found %s, allowed: %s", describe(n), d.limits.of(kindWords(v.Kind())))
 		return
 	}
-	wrong := func() { d.fail(n, path, "found %q, allowed: %s", clean(s), kindWords(v.Kind())) }
+	wrong := func() { d.fail(n, path, "found %q, allowed: %s", clean(s), d.limits.of(kindWords(v.Kind()))) }
 	switch v.Kind() {
 	case reflect.String:
+		if !printable(s) {
+			d.fail(n, path, "found control characters in %q, allowed: a text in one line without them", clean(s))
+			return
+		}
 		v.SetString(s)
 	case reflect.Bool:
 		b, isBool := n.(*ast.BoolNode)
@@ -303,6 +334,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 			return
 		}
 		v.SetInt(i)
+		d.number(n, float64(i), s, path)
 	case reflect.Float64:
 		f, err := strconv.ParseFloat(s, 64)
 		if err != nil || f != f || f > 1e300 || f < -1e300 {
@@ -310,6 +342,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 			return
 		}
 		v.SetFloat(f)
+		d.number(n, f, s, path)
 	default:
 		panic("BUG: configuration field " + path + " has a type that the decoder does not know: " + v.Type().String())
 	}
@@ -326,6 +359,25 @@ func scalarText(n ast.Node) (string, bool) {
 		return n.GetToken().Value, true
 	}
 	return "", false
+}
+
+// intervalWords says what a part of Alertmanager's time intervals may be.
+func intervalWords(u unmarshaler) string {
+	switch u.(type) {
+	case *timeinterval.Location:
+		return "a name such as UTC or Europe/Berlin that this machine's time zone database has"
+	case *timeinterval.WeekdayRange:
+		return "a day or a range of days, such as saturday or monday:friday"
+	case *timeinterval.DayOfMonthRange:
+		return "a day of the month or a range, such as 1:7, from 1 to 31, or from the end: -1 to -31"
+	case *timeinterval.MonthRange:
+		return "a month or a range, such as january or 3:5, from 1 to 12"
+	case *timeinterval.YearRange:
+		return "a year or a range, such as 2026 or 2026:2027"
+	case *timeinterval.TimeRange:
+		return "start_time and end_time from 00:00 to 24:00, the end after the start"
+	}
+	return "what Alertmanager reads there"
 }
 
 func kindWords(k reflect.Kind) string {

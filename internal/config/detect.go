@@ -9,9 +9,6 @@ import (
 // maxAllowed bounds a list that is gone through for each GPU.
 const maxAllowed = 64
 
-// mostWatts is more than any board is made for.
-const mostWatts = 10_000
-
 func (c *Config) checkDetect(fail failer) {
 	d := &c.Detect
 	if l := d.CostCapLabel; l != "" && !slices.Contains(c.Kubernetes.PodLabels, l) {
@@ -22,11 +19,6 @@ func (c *Config) checkDetect(fail failer) {
 	}
 	if len(d.PowerLimits) > maxAllowed {
 		fail("detect.power_limits", "found %d limits, allowed: at most %d", len(d.PowerLimits), maxAllowed)
-	}
-	for i, w := range d.PowerLimits {
-		if !(w > 0 && w <= mostWatts) {
-			fail(fmt.Sprintf("detect.power_limits[%d]", i), "found %v, allowed: watts above 0, up to %d", w, mostWatts)
-		}
 	}
 	for i, o := range d.UnallocatedAllowed {
 		if kind, id, ok := strings.Cut(o, ":"); !ok || kind == "" || id == "" || !plainName(o) {

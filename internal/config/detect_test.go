@@ -16,7 +16,7 @@ func TestDetectKeys(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"detect: {cost_cap_label: max-cost}":       `c.yml:1: detect.cost_cap_label: found "max-cost", allowed: one of kubernetes.pod_labels`,
-		"detect: {power_limits: [500, 0]}":         `detect.power_limits[1]: found 0, allowed: watts above 0`,
+		"detect: {power_limits: [500, 0]}":         `detect.power_limits[1]: found 0, allowed: 1 to 10000`,
 		"detect: {power_limits: [-3]}":             `detect.power_limits[0]: found -3`,
 		"detect: {unallocated_allowed: [dcgm]}":    `detect.unallocated_allowed[0]: found "dcgm", allowed: kind:id`,
 		"detect: {unallocated_allowed: ['user:']}": `detect.unallocated_allowed[0]: found "user:"`,

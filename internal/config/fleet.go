@@ -16,6 +16,8 @@ type Fleet struct {
 	Waiting    FleetWaiting    `yaml:"waiting"`
 	Agents     FleetAgents     `yaml:"agents"`
 	Prometheus FleetPrometheus `yaml:"prometheus"`
+	Shard      FleetShard      `yaml:"shard"`
+	Leader     FleetLeader     `yaml:"leader"`
 
 	Receive     FleetReceive `yaml:"receive"`
 	RemoteWrite Push         `yaml:"remote_write"` // where the role's own series go
@@ -23,24 +25,24 @@ type Fleet struct {
 
 // FleetWaiting says when jobs that wait are a finding.
 type FleetWaiting struct {
-	SLO     Duration     `yaml:"slo"`      // longer than it nine of ten jobs of a queue should not wait; 0: nothing is declared
-	FreeFor Duration     `yaml:"free_for"` // so long a job waits beside free GPUs that are right for it
+	SLO     Duration     `yaml:"slo" in:"1s..90d" zero:"nothing is declared"` // longer than it nine of ten jobs of a queue should not wait; 0: nothing is declared
+	FreeFor Duration     `yaml:"free_for" in:"5m..1d"`                        // so long a job waits beside free GPUs that are right for it
 	Queues  []FleetQueue `yaml:"queues"`
 }
 
 // FleetQueue declares how long the jobs of one queue may wait.
 type FleetQueue struct {
-	Queue string   `yaml:"queue"` // its name, or scheduler/name: slurm/gpu
-	SLO   Duration `yaml:"slo"`   // 0: nothing is declared
+	Queue string   `yaml:"queue"`                                       // its name, or scheduler/name: slurm/gpu
+	SLO   Duration `yaml:"slo" in:"1s..90d" zero:"nothing is declared"` // 0: nothing is declared
 }
 
 // FleetKubernetes says what of a cluster's API server is read.
 type FleetKubernetes struct {
 	Enabled    bool     `yaml:"enabled"`
-	Kubeconfig string   `yaml:"kubeconfig"`  // file; empty: the service account of the pod
-	PoolLabels []string `yaml:"pool_labels"` // of nodes, the first that a node has names its pool; empty: those of the known clouds
-	Timeout    Duration `yaml:"timeout"`     // of one page of a list
-	Keep       Duration `yaml:"keep"`        // how long what was read stands while it cannot be read
+	Kubeconfig string   `yaml:"kubeconfig"`          // file; empty: the service account of the pod
+	PoolLabels []string `yaml:"pool_labels"`         // of nodes, the first that a node has names its pool; empty: those of the known clouds
+	Timeout    Duration `yaml:"timeout" in:"1s..5m"` // of one page of a list
+	Keep       Duration `yaml:"keep" in:"1m..1d"`    // how long what was read stands while it cannot be read
 
 	Claims      bool   `yaml:"resource_claims"` // DRA
 	Kueue       bool   `yaml:"kueue"`
@@ -58,8 +60,8 @@ type FleetSlurm struct {
 	TokenFile string   `yaml:"token_file"`     // for X-SLURM-USER-TOKEN
 	Squeue    string   `yaml:"squeue"`         // path of the command, instead of slurmrestd
 	Sinfo     string   `yaml:"sinfo"`          // path of the command; empty: nothing is known of nodes
-	Interval  Duration `yaml:"interval"`
-	Timeout   Duration `yaml:"timeout"`
+	Interval  Duration `yaml:"interval" in:"1m..1h"`
+	Timeout   Duration `yaml:"timeout" in:"1s..1h"`
 	JobNames  bool     `yaml:"job_names"`
 }
 
@@ -71,6 +73,8 @@ func defaultFleet() Fleet {
 		FleetWaiting{FreeFor: Duration(15 * time.Minute)},
 		FleetAgents{Timeout: Duration(5 * time.Second)},
 		defaultFleetPrometheus(),
+		defaultFleetShard(),
+		defaultFleetLeader(),
 		defaultFleetReceive(),
 		defaultPush(),
 	}
@@ -87,7 +91,8 @@ func (f *Fleet) check(fail func(key, format string, args ...any)) {
 	f.Waiting.check(fail)
 	f.Prometheus.check(fail)
 	f.Agents.check(fail)
-	f.Receive.check(fail)
+	f.Shard.Check(fail)
+	f.Leader.check(fail)
 	f.RemoteWrite.check("fleet.remote_write", fail)
 	if f.Receive.Enabled && f.Prometheus.URL != "" {
 		fail("fleet.receive.enabled", "found true beside fleet.prometheus.url, allowed: one of the two, as the same nodes would be judged twice")
@@ -105,36 +110,30 @@ func (f *Fleet) check(fail func(key, format string, args ...any)) {
 		fail(key, "found both slurmrestd_url and a command, allowed: one way to ask")
 	}
 	if s.URL == "" && (s.UserFile != "" || s.TokenFile != "") {
-		fail(key, "found user_file or token_file without slurmrestd_url: only slurmrestd is sent them")
+		fail(key, "found user_file or token_file without slurmrestd_url, allowed: both beside it, as only slurmrestd is sent them")
 	}
 	if s.Sinfo != "" && s.Squeue == "" {
-		fail(key+".sinfo", "must be given with squeue, and only then")
+		fail(key+".sinfo", "found %q without squeue, allowed: beside it, or nothing", clean(s.Sinfo))
 	}
 	for name, path := range map[string]string{"squeue": s.Squeue, "sinfo": s.Sinfo} {
 		if path != "" && !filepath.IsAbs(path) {
 			fail(key+"."+name, "found %q, allowed: a path that begins with /, or \"\"", clean(path))
 		}
 	}
-	if time.Duration(s.Interval) < time.Minute {
-		fail(key+".interval", "found %s, allowed: 1m or more: each answer keeps the controller from scheduling for a while", s.Interval)
-	}
-	if time.Duration(s.Timeout) < time.Second || s.Timeout > s.Interval {
-		fail(key+".timeout", "found %s, allowed: from 1s to fleet.slurm.interval", s.Timeout)
+	if s.Timeout > s.Interval {
+		fail(key+".timeout", "found %s, allowed: 1s to %s, which is fleet.slurm.interval", s.Timeout, s.Interval)
 	}
 }
 
 func (w *FleetWaiting) check(fail func(key, format string, args ...any)) {
 	const key = "fleet.waiting"
-	if d := time.Duration(w.FreeFor); d < 5*time.Minute || d > 24*time.Hour {
-		fail(key+".free_for", "found %s, allowed: from 5m to 1d", w.FreeFor)
-	}
 	for i, q := range w.Queues {
 		at := fmt.Sprintf("%s.queues[%d].queue", key, i)
 		switch {
 		case q.Queue == "" || !plainName(q.Queue):
 			fail(at, "found %q, allowed: the name of a queue, or scheduler/name", clean(q.Queue))
 		case slices.ContainsFunc(w.Queues[:i], func(o FleetQueue) bool { return o.Queue == q.Queue }):
-			fail(at, "found %q a second time", clean(q.Queue))
+			fail(at, "found %q a second time, allowed: each queue once", clean(q.Queue))
 		}
 	}
 }
@@ -154,7 +153,7 @@ func checkLabels(labels []string, most int, key string, fail func(key, format st
 		case len(l) > maxLabelKey || !labelKey.MatchString(l):
 			fail(at, "found %q, allowed: the key of a label, such as app or app.kubernetes.io/name", clean(l))
 		case slices.Contains(labels[:i], l):
-			fail(at, "found %q a second time", clean(l))
+			fail(at, "found %q a second time, allowed: each label once", clean(l))
 		}
 	}
 }
@@ -169,15 +168,9 @@ func (k *FleetKubernetes) check(fail func(key, format string, args ...any)) {
 	const key = "fleet.kubernetes"
 	checkPath(k.Kubeconfig, key+".kubeconfig", fail)
 	checkLabels(k.PoolLabels, 16, key+".pool_labels", fail)
-	if d := time.Duration(k.Timeout); d < time.Second || d > 5*time.Minute {
-		fail(key+".timeout", "found %s, allowed: from 1s to 5m", k.Timeout)
-	}
-	if d := time.Duration(k.Keep); d < time.Minute || d > 24*time.Hour {
-		fail(key+".keep", "found %s, allowed: from 1m to 1d", k.Keep)
-	}
 	checkURL(k.KueuePage, key+".kueue_metrics_url", false, fail)
 	checkTarget(k.KueuePage, key+".kueue_metrics_url", fail)
 	if k.KueuePage != "" && !k.Kueue {
-		fail(key+".kueue_metrics_url", "must be given with kueue: true, and only then")
+		fail(key+".kueue_metrics_url", "found a URL (not shown) with kueue: false, allowed: one with kueue: true, or nothing")
 	}
 }

@@ -2,12 +2,11 @@ package config
 
 import (
 	"strings"
-	"time"
 )
 
 // FleetAgents is how the cluster role asks agents for the evidence of their findings.
 type FleetAgents struct {
-	Timeout Duration `yaml:"timeout"` // of one answer
+	Timeout Duration `yaml:"timeout" in:"100ms..1m"` // of one answer
 	Page             // its URL has {instance} where the host and port of the agent go
 }
 
@@ -26,9 +25,6 @@ func (a *FleetAgents) Of(instance string) Page {
 
 func (a *FleetAgents) check(fail func(key, format string, args ...any)) {
 	const key = "fleet.agents"
-	if d := time.Duration(a.Timeout); d < 100*time.Millisecond || d > time.Minute {
-		fail(key+".timeout", "found %s, allowed: from 100ms to 1m", a.Timeout)
-	}
 	scheme, rest, _ := strings.Cut(a.URL, "://")
 	if a.Given() && (scheme != "http" && scheme != "https" || !strings.HasPrefix(rest, agentInstance) || strings.Trim(rest[len(agentInstance):], "/") != "") {
 		fail(key+".url", "found %q, allowed: https://{instance} or http://{instance}, as it stands, or \"\"", clean(a.URL))

@@ -12,8 +12,8 @@ import (
 
 // Inference is the demand side: inference servers whose metrics are read.
 type Inference struct {
-	Interval Duration `yaml:"interval"`
-	Timeout  Duration `yaml:"timeout"`
+	Interval Duration `yaml:"interval" in:"1s..5m"`
+	Timeout  Duration `yaml:"timeout" in:"100ms..1m"`
 	Discover bool     `yaml:"discover"` // further targets are found by the sockets of the processes on the GPUs
 	Targets  []Target `yaml:"targets"`
 }

@@ -56,8 +56,8 @@ type OwnerRule struct {
 // Kubernetes says how the node's kubelet is asked.
 type Kubernetes struct {
 	PodResources string   `yaml:"pod_resources"` // directory of its socket; empty: it is not asked
-	Interval     Duration `yaml:"interval"`
-	Keep         Duration `yaml:"keep"` // how long its last answer stands when it does not answer
+	Interval     Duration `yaml:"interval" in:"5s..10m"`
+	Keep         Duration `yaml:"keep" in:"5s..1d"` // how long its last answer stands when it does not answer
 
 	PodLabels      []string `yaml:"pod_labels"`      // labels of this node's pods that are read from the API server; empty: it is not asked for pods
 	ResourceSlices bool     `yaml:"resource_slices"` // read there which GPU a claim's device is (DRA)
@@ -100,8 +100,8 @@ const maxPattern = 500
 // UnmarshalText reads a pattern.
 func (p *Pattern) UnmarshalText(text []byte) error {
 	s := string(text)
-	if s == "" || len(s) > maxPattern {
-		return fmt.Errorf("found %q, allowed: 1 to %d letters; * and ? stand for others, /…/ is a regular expression", clean(s), maxPattern)
+	if s == "" || len(s) > maxPattern || !printable(s) {
+		return fmt.Errorf("found %q, allowed: 1 to %d letters in one line; * and ? stand for others, /…/ is a regular expression", clean(s), maxPattern)
 	}
 	expr := ""
 	if inner, ok := strings.CutPrefix(s, "/"); ok && len(s) > 1 && strings.HasSuffix(s, "/") {
@@ -120,7 +120,10 @@ func (p *Pattern) UnmarshalText(text []byte) error {
 	}
 	re, err := regexp.Compile("^(?s:" + expr + ")$")
 	if err != nil {
-		return fmt.Errorf("found %q, allowed: a regular expression between the slashes: %v", clean(s), err)
+		if maySecret(s) {
+			return fmt.Errorf("found %q, allowed: a regular expression between the slashes", clean(s))
+		}
+		return fmt.Errorf("found %q, allowed: a regular expression between the slashes: %w", clean(s), err)
 	}
 	p.text, p.re = s, re
 	return nil
@@ -138,8 +141,11 @@ func (c *Config) checkOwners(fail func(key, format string, args ...any)) {
 	if !slices.Contains(forms, c.Owners.Users) {
 		fail("owners.users", "found %q, allowed: uid, hash, name", clean(string(c.Owners.Users)))
 	}
-	if (c.Owners.Users == UserHash) != (c.Owners.UsersKeyFile != "") {
-		fail("owners.users_key_file", "must be given with users: hash, and only then: without a secret key anybody can undo the hash of a uid")
+	switch hash, file := c.Owners.Users == UserHash, c.Owners.UsersKeyFile; {
+	case hash && file == "":
+		fail("owners.users_key_file", "is missing, allowed: the name of a file with a key, as users is %s: without a secret key anybody can undo the hash of a uid", UserHash)
+	case !hash && file != "":
+		fail("owners.users_key_file", "found with users: %s, allowed: with users: %s", clean(string(c.Owners.Users)), UserHash)
 	}
 	checkSecretFile(c.Owners.UsersKeyFile, "owners.users_key_file", fail)
 	for key, path := range map[string]string{
@@ -151,16 +157,13 @@ func (c *Config) checkOwners(fail func(key, format string, args ...any)) {
 			fail(key, "found %q, allowed: a path that begins with /, or \"\"", clean(path))
 		}
 	}
-	if d := time.Duration(c.Kubernetes.Interval); d < 5*time.Second {
-		fail("kubernetes.interval", "found %s, allowed: 5s or more: the kubelet answers everybody on the node and limits how often", c.Kubernetes.Interval)
-	}
-	if c.Kubernetes.Keep < c.Kubernetes.Interval || time.Duration(c.Kubernetes.Keep) > 24*time.Hour {
-		fail("kubernetes.keep", "found %s, allowed: from kubernetes.interval to 1d", c.Kubernetes.Keep)
+	if c.Kubernetes.Keep < c.Kubernetes.Interval {
+		fail("kubernetes.keep", "found %s, allowed: %s, which is kubernetes.interval, to 1d", c.Kubernetes.Keep, c.Kubernetes.Interval)
 	}
 	checkLabels(c.Kubernetes.PodLabels, maxPodLabels, "kubernetes.pod_labels", fail)
 	checkPath(c.Kubernetes.Kubeconfig, "kubernetes.kubeconfig", fail)
 	if c.Kubernetes.AsksAPI() && !c.Owners.Enabled {
-		fail("kubernetes", "found pod_labels or resource_slices with owners.enabled: false: they are said of owners")
+		fail("kubernetes", "found pod_labels or resource_slices with owners.enabled: false, allowed: neither of them, or owners.enabled: true, as they are said of owners")
 	}
 	for i, r := range c.Owners.Mapping {
 		r.check(fmt.Sprintf("owners.mapping[%d]", i), fail)
@@ -171,14 +174,14 @@ func (r *OwnerRule) check(key string, fail func(key, format string, args ...any)
 	patterns := []Pattern{r.Kind, r.Namespace, r.Pod, r.Container, r.Service, r.User, r.Account, r.Partition}
 	given := len(r.Label) > 0 || slices.ContainsFunc(patterns, func(p Pattern) bool { return p.re != nil })
 	if !given {
-		fail(key, "has no pattern, allowed: one or more of kind, namespace, pod, container, service, user, account, partition, label; kind: \"*\" fits every owner that is known")
+		fail(key, "found no pattern, allowed: one or more of kind, namespace, pod, container, service, user, account, partition, label; kind: \"*\" fits every owner that is known")
 	}
 	if re := r.Kind.re; re != nil && !slices.ContainsFunc(ownerKinds, re.MatchString) {
 		fail(key+".kind", "found %q, which fits no owner, allowed: %s, or a pattern that fits one of them; unattributed is nobody and has no team",
 			clean(r.Kind.text), strings.Join(ownerKinds, ", "))
 	}
 	if r.Team == "" && r.CostCenter == "" && r.Sensitivity == "" && r.Stage == "" && r.Critical == nil {
-		fail(key, "says nothing about whom it fits, allowed: one or more of team, cost_center, sensitivity, stage, critical")
+		fail(key, "found nothing that it says about whom it fits, allowed: one or more of team, cost_center, sensitivity, stage, critical")
 	}
 	for field, value := range map[string]string{"team": r.Team, "cost_center": r.CostCenter, "sensitivity": r.Sensitivity} {
 		if !plainName(value) || len(value) > maxTeam {

@@ -40,10 +40,10 @@ func (p *Page) check(key string, required bool, fail func(key, format string, ar
 		fail(key, "found %d of bearer_token_file, bearer_token_env, password_file, password_env, allowed: one of them", ways)
 	}
 	if (p.Username != "") != (p.PasswordFile != "" || p.PasswordEnv != "") {
-		fail(key+".username", "must be given with a password_file or password_env, and only then")
+		fail(key+".username", "found one of username and a password, allowed: username with password_file or password_env, or none of them")
 	}
 	if p.TLS != (PageTLS{}) && strings.HasPrefix(p.URL, "http://") {
-		fail(key+".tls", "is given for a URL that begins with http://, allowed: only with https://")
+		fail(key+".tls", "found beside a URL that begins with http://, allowed: only with https://")
 	}
 	checkSecretFile(p.TLS.KeyFile, key+".tls.key_file", fail)
 	if (p.TLS.CertFile != "") != (p.TLS.KeyFile != "") {
@@ -58,8 +58,8 @@ func (p *Page) check(key string, required bool, fail func(key, format string, ar
 // kernel's files.
 type Exporter struct {
 	Kind     string   `yaml:"exporter"` // auto, or one of Exporters; of the host: node_exporter
-	Interval Duration `yaml:"interval"`
-	Timeout  Duration `yaml:"timeout"`
+	Interval Duration `yaml:"interval" in:"1s..10m"`
+	Timeout  Duration `yaml:"timeout" in:"100ms..5m"`
 	Page
 }
 
@@ -78,14 +78,11 @@ func (e *Exporter) check(key string, kinds []string, fail func(key, format strin
 	if !slices.Contains(kinds, e.Kind) {
 		fail(key+".exporter", "found %q, allowed: %s", clean(e.Kind), strings.Join(kinds, ", "))
 	}
-	if time.Duration(e.Interval) < time.Second {
-		fail(key+".interval", "found %s, allowed: 1s or more", e.Interval)
-	}
-	if time.Duration(e.Timeout) < 100*time.Millisecond || e.Timeout > e.Interval {
-		fail(key+".timeout", "found %s, allowed: from 100ms to the interval", e.Timeout)
+	if e.Timeout > e.Interval {
+		fail(key+".timeout", "found %s, allowed: at most %s, the interval", e.Timeout, e.Interval)
 	}
 	if !e.Given() && e.Page != (Page{}) {
-		fail(key+".url", "is missing, while other keys of the page are given")
+		fail(key+".url", "is missing, allowed: a URL that begins with http:// or https://, as other keys of the page are given")
 	}
 }
 

@@ -12,19 +12,19 @@ import (
 
 // Push is where samples go that nobody can scrape. A change takes a restart.
 type Push struct {
-	Format   string            `yaml:"format"`   // of PushFormats
-	Interval Duration          `yaml:"interval"` // between samples
-	Timeout  Duration          `yaml:"timeout"`  // of one request
-	Labels   map[string]string `yaml:"labels"`   // that all samples get, beside job and instance
-	Headers  map[string]string `yaml:"headers"`  // of requests, such as a tenant's; none is secret
+	Format   string            `yaml:"format"`                // of PushFormats
+	Interval Duration          `yaml:"interval" in:"1s..10m"` // between samples
+	Timeout  Duration          `yaml:"timeout" in:"1s..5m"`   // of one request
+	Labels   map[string]string `yaml:"labels"`                // that all samples get, beside job and instance
+	Headers  map[string]string `yaml:"headers"`               // of requests, such as a tenant's; none is secret
 	Buffer   PushBuffer        `yaml:"buffer"`
 	Page                       // where to; it is no page here
 }
 
 // PushBuffer bounds what waits on the disk while the receiver is away.
 type PushBuffer struct {
-	MaxMiB int      `yaml:"max_mib"`
-	MaxAge Duration `yaml:"max_age"` // what is older is not sent any more
+	MaxMiB int      `yaml:"max_mib" in:"1..1048576"`
+	MaxAge Duration `yaml:"max_age" in:"1m..1y"` // what is older is not sent any more
 }
 
 // PushFormats are the ways to push.
@@ -48,24 +48,12 @@ func (p *Push) check(key string, fail func(key, format string, args ...any)) {
 	if !slices.Contains(PushFormats, p.Format) {
 		fail(key+".format", "found %q, allowed: %s", clean(p.Format), strings.Join(PushFormats, ", "))
 	}
-	if d := time.Duration(p.Interval); d < time.Second || d > 10*time.Minute {
-		fail(key+".interval", "found %s, allowed: from 1s to 10m", p.Interval)
-	}
-	if d := time.Duration(p.Timeout); d < time.Second || d > 5*time.Minute {
-		fail(key+".timeout", "found %s, allowed: from 1s to 5m", p.Timeout)
-	}
-	if n := p.Buffer.MaxMiB; n < 1 || n > 1<<20 {
-		fail(key+".buffer.max_mib", "found %d, allowed: 1 to %d", n, 1<<20)
-	}
-	if d := time.Duration(p.Buffer.MaxAge); d < time.Minute || d > 365*24*time.Hour {
-		fail(key+".buffer.max_age", "found %s, allowed: from 1m to 1y", p.Buffer.MaxAge)
-	}
 	if len(p.Labels) > maxPushLabels {
 		fail(key+".labels", "found %d, allowed: at most %d", len(p.Labels), maxPushLabels)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
 		if !labelName.MatchString(name) || strings.HasPrefix(name, "__") || !plainName(p.Labels[name]) || p.Labels[name] == "" {
-			fail(fmt.Sprintf("%s.labels.%s", key, clean(name)), "is no label, allowed: a name of letters, digits and _ that does not begin with two of these, and a value of at most %d letters", maxName)
+			fail(fmt.Sprintf("%s.labels.%s", key, clean(name)), "found what is no label, allowed: a name of letters, digits and _ that does not begin with two of these, and a value of at most %d letters", maxName)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
@@ -74,7 +62,7 @@ func (p *Push) check(key string, fail func(key, format string, args ...any)) {
 		}
 	}
 	if p.URL == "" && p.Page != (Page{}) {
-		fail(key+".url", "is missing, while other keys of the receiver are given")
+		fail(key+".url", "is missing, allowed: a URL that begins with http:// or https://, as other keys of the receiver are given")
 	}
 }
 

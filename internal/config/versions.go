@@ -37,7 +37,7 @@ type BadVersion struct {
 func (v *Versions) check(fail func(key, format string, args ...any)) {
 	for _, component := range slices.Sorted(maps.Keys(v.Approved)) {
 		checkComponent(component, "versions.approved", fail)
-		checkGlobs(v.Approved[component], "versions.approved."+clean(component), fail)
+		checkGlobs(v.Approved[component], "versions.approved."+clean(component), "versions", "570.*", fail)
 	}
 	for i, b := range v.KnownBad {
 		key := fmt.Sprintf("versions.known_bad[%d]", i)
@@ -45,7 +45,7 @@ func (v *Versions) check(fail func(key, format string, args ...any)) {
 		if b.Why == "" || !plainName(b.Why) {
 			fail(key+".why", "found %q, allowed: a sentence that says what is wrong with it", clean(b.Why))
 		}
-		checkGlobs(b.Versions, key+".versions", fail)
+		checkGlobs(b.Versions, key+".versions", "versions", "570.*", fail)
 	}
 }
 
@@ -58,13 +58,14 @@ func checkComponent(name, key string, fail func(key, format string, args ...any)
 	}
 }
 
-func checkGlobs(globs []string, key string, fail func(key, format string, args ...any)) {
+// checkGlobs holds globs of what, such as 570.*, against what path.Match reads.
+func checkGlobs(globs []string, key, what, such string, fail func(key, format string, args ...any)) {
 	if len(globs) == 0 {
-		fail(key, "is empty, allowed: one or more versions; * stands for any letters, as in 570.*")
+		fail(key, "found none, allowed: one or more %s; * stands for any letters, as in %s", what, such)
 	}
 	for i, glob := range globs {
 		if _, err := path.Match(glob, ""); err != nil || glob == "" {
-			fail(fmt.Sprintf("%s[%d]", key, i), "found %q, allowed: a version in which * stands for any letters and ? for one, as in 570.*", clean(glob))
+			fail(fmt.Sprintf("%s[%d]", key, i), "found %q, allowed: %s, in which * stands for any letters and ? for one, as in %s", clean(glob), what, such)
 		}
 	}
 }

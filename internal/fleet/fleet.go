@@ -42,6 +42,8 @@ type Cluster struct {
 	Nodes   []Node
 	Queues  []Queue
 	Scalers []Scaler
+
+	Ranks map[string]collector.Owner // of which job a pod with GPUs is, by namespace/name
 }
 
 // Job is a job that has GPUs, with whom the agents call its owner.
@@ -61,6 +63,12 @@ type Work struct {
 	PerNode          int    // GPUs that each wants on one node
 	Model            string // of GPUs that it asks for; empty: any, or not told
 	Since            time.Time
+
+	// Name is kind:id of the one job or pod that it is of, as its owner is called once it
+	// runs, and Of what else people call it: an array, what made the pod.
+	Name, Of string
+	Asked    time.Time // since when it is pending, for whatever reason
+	Told     string    // why, in the scheduler's own words
 
 	// Free and Other are the free GPUs, of what waits or could not be placed: those that
 	// are right for it, and those that are not. They are shared by what is alike.
@@ -107,6 +115,23 @@ type Config struct {
 	Budget     detect.Budget         // of false findings, divided over the GPUs of all nodes
 	Rules      map[rules.ID]detect.Setting
 	Log        *slog.Logger
+
+	// Brought says that snapshots of nodes are brought by Observe: without them nobody
+	// watches. Else the schedulers are what is watched.
+	Brought bool
+
+	// Price is what an hour of a GPU of the model costs on a node whose agent does not say
+	// it; NaN: that is not known. nil: no price is.
+	Price   func(node, model string) (perHour float64, currency string)
+	Budgets []Budget // of teams; of one that is not here the agents' configuration counts
+
+	// Aside says that the schedulers are only asked what nodes have in common: another role
+	// of the cluster, which has other nodes, judges and shows their queues.
+	Aside bool
+
+	// Follows reports whether another replica shows the findings, and what schedulers say, so
+	// that nothing counts twice; nil: there is none. It must not block.
+	Follows func() bool
 
 	// Rows add what others have to say to the page. They are called for each scrape.
 	Rows []func(add func(d *metric.Def, v float64, labels ...string))

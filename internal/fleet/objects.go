@@ -50,6 +50,7 @@ func (o *objects) cluster() *Cluster {
 	places := o.places()
 	wanted := o.wanted()
 	c.Nodes = nodesOf(places, wanted)
+	c.Ranks = o.ranks()
 	c.Work = slices.Concat(o.podWork(places), o.kueueWork(), o.volcanoWork(places), o.rayWork())
 	return c
 }

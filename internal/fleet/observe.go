@@ -21,7 +21,8 @@ const (
 	nodeGone   = 24 * time.Hour   // without a word of a node, after which nothing is kept of it
 	engineKept = 15 * time.Minute // after a node's agent has begun to speak for it
 	engineNew  = 30 * time.Minute // for which an engine that remembers nothing is young
-	clusterID  = "cluster"        // that findings of the whole are heard from
+	proveEvery = 10 * time.Minute
+	clusterID  = "cluster" // that findings of the whole are heard from
 )
 
 // node is what is kept of one node. Its engine is used by one worker at a time.
@@ -49,14 +50,22 @@ type watch struct {
 	gatherer *detect.Gatherer
 	heard    []detect.Heard
 	shared   map[string][]collector.Label // what each node has in common with others, as the schedulers say
+	ranks    map[string]collector.Owner   // of which job a pod is, as a scheduler says
 	gpus     int
-	observed time.Time                 // when Observe last had nodes, by the clock of the process
-	state    State                     // that is to be written; nil: nothing new
-	kept     time.Time                 // when that was last made
-	began    time.Time                 // of the first look
-	restored map[string]*detect.Engine // of nodes that have not been seen since the start
-	past     *Past                     // that is being looked at; nil: none
-	gone     []string                  // nodes whose engines' memory is to be removed
+	observed time.Time // when Observe last had nodes, by the clock of the process
+	state    State     // that is to be written; nil: nothing new
+	kept     time.Time // when that was last made
+
+	keptMoney time.Time                 // when what teams spend was, which is much
+	began     time.Time                 // of the first look
+	proved    time.Time                 // when clean was added up
+	clean     map[rules.ID]float64      // history of all engines, in GPU-weeks
+	restored  map[string]*detect.Engine // of nodes that have not been seen since the start
+	past      *Past                     // that is being looked at; nil: none
+	gone      []string                  // nodes whose engines' memory is to be removed
+
+	spent    spending     // what teams spend on all nodes
+	versions versionMoves // which versions have changed
 
 	view  atomic.Pointer[View]
 	costs observeCosts
@@ -65,6 +74,7 @@ type watch struct {
 // observeCosts is what judging costs.
 type observeCosts struct {
 	looks   atomic.Uint64
+	watched atomic.Int64 // time of the newest look at what is watched, in seconds; 0: there was none
 	nanos   atomic.Int64
 	last    atomic.Int64
 	refused atomic.Uint64
@@ -127,9 +137,14 @@ func (f *Fleet) Observe(now time.Time, nodes []*collector.Snapshot) []detect.Inc
 	}
 	s := w.ask(now)
 	w.gather(now, nodes)
+	w.spent.take(now, nodes)
+	s.Money = w.spent.money(now, w.cfg.Budgets)
 	w.judge(now)
 	told := w.conclude(now, s)
 	w.publish(now)
+	if len(nodes) > 0 || !w.cfg.Brought {
+		w.costs.watched.Store(now.Unix())
+	}
 	w.keep(now, len(told) > 0)
 	f.tell(told)
 	w.costs.looks.Add(1)
@@ -152,12 +167,18 @@ func (w *watch) conclude(now time.Time, s *collector.Snapshot) []detect.Incident
 func (w *watch) ask(now time.Time) *collector.Snapshot {
 	s := &collector.Snapshot{Time: now}
 	w.shared = map[string][]collector.Label{}
+	w.ranks = nil
 	for _, of := range w.cfg.Schedulers {
 		c := of.Latest()
 		if c == nil {
 			continue
 		}
-		s.Queues = append(s.Queues, queuesOf(of.Name, c)...)
+		if !w.cfg.Aside {
+			s.Queues = append(s.Queues, queuesOf(of.Name, c)...)
+		}
+		if len(c.Ranks) > 0 {
+			w.ranks = c.Ranks
+		}
 		for i := range c.Nodes {
 			if n := &c.Nodes[i]; n.Name != "" && len(n.Shared) > 0 {
 				w.shared[n.Name] = n.Shared
@@ -183,6 +204,10 @@ func (w *watch) gather(now time.Time, snapshots []*collector.Snapshot) {
 			w.nodes[name] = n
 			delete(w.restored, name)
 		}
+		if n.last != nil {
+			w.versions.note(now, n.last, s)
+		}
+		s = w.complete(s)
 		n.seen, n.last = now, s
 		if s.Agent != nil {
 			n.told = now
@@ -203,6 +228,7 @@ func (w *watch) gather(now time.Time, snapshots []*collector.Snapshot) {
 		}
 		w.gpus += len(n.last.GPUs)
 	}
+	w.prove(now)
 	if w.began.IsZero() {
 		w.began = now
 	}
@@ -211,6 +237,19 @@ func (w *watch) gather(now time.Time, snapshots []*collector.Snapshot) {
 			w.gone = append(w.gone, name)
 		}
 		clear(w.restored)
+	}
+}
+
+// prove adds up what clean history the engines of all nodes have together.
+func (w *watch) prove(now time.Time) {
+	if age := now.Sub(w.proved); w.clean != nil && age >= 0 && age < proveEvery {
+		return
+	}
+	w.proved, w.clean = now, map[rules.ID]float64{}
+	for _, n := range w.nodes {
+		if n.engine != nil {
+			n.engine.Clean(w.clean)
+		}
 	}
 }
 
@@ -247,7 +286,7 @@ func (w *watch) judge(now time.Time) {
 func (w *watch) judgeNode(now time.Time, h *detect.Heard) {
 	n := w.nodes[h.Node]
 	s := h.Snapshot
-	h.Labels = w.shared[h.Node]
+	h.Labels = together(w.shared[h.Node], s.Where)
 	if s.Agent != nil {
 		findings, left := detect.ToldFindings(s)
 		n.refused += uint64(left)
@@ -261,11 +300,26 @@ func (w *watch) judgeNode(now time.Time, h *detect.Heard) {
 		n.engine, n.since, n.young = w.newEngine(h.Node), now, true
 	}
 	n.engine.Among(w.gpus)
+	n.engine.CleanAmong(w.clean)
 	if s.Time.After(n.engine.View().Time) {
 		n.dirty = len(n.engine.Observe(s)) > 0 || n.dirty
 	}
 	h.Young = n.young && now.Sub(n.since) < engineNew
 	h.Findings = firing(n.engine.View(), h.Findings[:0])
+}
+
+// together are labels of two sources, each said once.
+func together(a, b []collector.Label) []collector.Label {
+	if len(a) == 0 {
+		return b
+	}
+	out := slices.Clone(a)
+	for _, l := range b {
+		if !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 // firing are the findings of a view that fire and that people are told of.
@@ -323,6 +377,7 @@ type View struct {
 	Findings  []detect.Finding  // those that fire, then those of the last day; the worst first
 	Incidents []detect.Incident // open, then of the last day; the worst first
 	Nodes     []NodeView        // the worst first
+	Standings []detect.Standing // how often each rule was told of in the last week
 
 	snapshots map[string]*collector.Snapshot
 }
@@ -333,7 +388,7 @@ func (v *View) Snapshot(node string) *collector.Snapshot { return v.snapshots[no
 // NodeView is one node.
 type NodeView struct {
 	Node     string          `json:"node"`
-	State    string          `json:"state"` // judged, told, silent
+	State    string          `json:"state"` // NodeJudged, NodeTold, NodeSilent
 	GPUs     int             `json:"gpus"`
 	Model    string          `json:"model,omitempty"`
 	Driver   string          `json:"driver,omitempty"`
@@ -342,13 +397,22 @@ type NodeView struct {
 	Seen     time.Time       `json:"seen"`
 }
 
+// Watched returns the time of the newest look at what is watched: the nodes, or the
+// schedulers where nobody brings nodes. It is zero before the first.
+func (f *Fleet) Watched() time.Time {
+	if at := f.watch.costs.watched.Load(); at > 0 {
+		return time.Unix(at, 0)
+	}
+	return time.Time{}
+}
+
 // View returns the newest view; it is never nil.
 func (f *Fleet) View() *View { return f.watch.view.Load() }
 
 // publish makes the view.
 func (w *watch) publish(now time.Time) {
 	g := w.gatherer.View()
-	v := &View{Time: now, Findings: g.Findings, Incidents: g.Incidents, Nodes: make([]NodeView, 0, len(w.nodes)), snapshots: make(map[string]*collector.Snapshot, len(w.nodes))}
+	v := &View{Time: now, Findings: g.Findings, Incidents: g.Incidents, Standings: g.Standings, Nodes: make([]NodeView, 0, len(w.nodes)), snapshots: make(map[string]*collector.Snapshot, len(w.nodes))}
 	type sum struct {
 		n     int
 		worst rules.Severity
@@ -387,7 +451,7 @@ func urgency(n *NodeView) int {
 	switch {
 	case n.Worst != nil:
 		return 2 + int(*n.Worst)
-	case n.State == nodeSilent:
+	case n.State == NodeSilent:
 		return 1
 	}
 	return 0
@@ -395,17 +459,17 @@ func urgency(n *NodeView) int {
 
 // Who judges a node.
 const (
-	nodeJudged = "judged" // the role
-	nodeTold   = "told"   // its agent
-	nodeSilent = "silent" // nobody: nothing is heard of it
+	NodeJudged = "judged" // the role
+	NodeTold   = "told"   // its agent
+	NodeSilent = "silent" // nobody: nothing is heard of it
 )
 
 func (n *node) state(now time.Time) string {
 	switch {
 	case now.Sub(n.seen) > 3*lookEvery:
-		return nodeSilent
+		return NodeSilent
 	case n.last.Agent != nil:
-		return nodeTold
+		return NodeTold
 	}
-	return nodeJudged
+	return NodeJudged
 }

@@ -40,9 +40,11 @@ func (f *Fleet) Page(now time.Time) []byte { return f.page(now) }
 // page writes what is known as Prometheus reads it.
 func (f *Fleet) page(now time.Time) []byte {
 	p := page{samples: map[*metric.Def][]string{}}
-	for _, s := range f.cfg.Load().Schedulers {
+	cfg := f.cfg.Load()
+	follows := cfg.Follows != nil && cfg.Follows()
+	for _, s := range cfg.Schedulers {
 		p.health(s, now)
-		if c := s.Latest(); c != nil {
+		if c := s.Latest(); c != nil && !cfg.Aside && !follows {
 			f.jobs(&p, c.Jobs)
 			f.queues(&p, s.Name, c)
 			f.waiting(&p, s.Name, c)
@@ -50,7 +52,13 @@ func (f *Fleet) page(now time.Time) []byte {
 			f.scalers(&p, c.Scalers)
 		}
 	}
-	f.findings(&p)
+	if !follows {
+		f.findings(&p)
+	}
+	f.looks(&p)
+	if at := f.Watched(); !at.IsZero() {
+		p.add(metric.Heartbeat, float64(at.Unix()))
+	}
 	p.add(metric.ConfigReloadSuccess, number(!f.outdated.Load()))
 	p.add(metric.ConfigReloadTime, float64(f.loaded.Load()))
 	for i, kind := range cappedKinds {

@@ -35,6 +35,10 @@ func (f *Fleet) findings(p *page) {
 		}
 		p.add(metric.FleetFinding, 1, append([]string{m.Node}, labels...)...)
 	}
+}
+
+// looks is what judging costs.
+func (f *Fleet) looks(p *page) {
 	c := &f.watch.costs
 	p.add(metric.FleetLooks, float64(c.looks.Load()))
 	p.add(metric.FleetLookSeconds, float64(c.nanos.Load())/1e9)

@@ -7,6 +7,7 @@ import (
 
 	"gpuvigil/collector"
 	"gpuvigil/collector/kube"
+	"gpuvigil/collector/kubemeta"
 )
 
 // place is a node that has or should have GPUs, with what is free on it.
@@ -35,21 +36,9 @@ var poolLabels = []string{
 // modelLabels name the model of a node's GPUs.
 var modelLabels = []string{"nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerator", "karpenter.k8s.aws/instance-gpu-name"}
 
-// sharedLabels say what nodes of Kubernetes have in common, and what people call that.
-var sharedLabels = [...][2]string{
-	{"topology.kubernetes.io/zone", "zone"}, {"topology.kubernetes.io/rack", "rack"}, {"topology.kubernetes.io/block", "block"},
-	{"cloud.google.com/gce-topology-block", "block"}, {"cloud.google.com/gce-topology-subblock", "subblock"},
-	{"topology.k8s.aws/network-node-layer-3", "network node"}, {"topology.k8s.aws/network-node-layer-2", "network layer 2"},
-	{"nvidia.com/gpu.clique", "NVLink clique"},
-}
-
 // shared is what the node has in common with others.
 func (p *place) shared() (out []collector.Label) {
-	for _, l := range sharedLabels {
-		if v := p.node.Labels[l[0]]; v != "" {
-			out = append(out, collector.Label{Name: l[1], Value: v})
-		}
-	}
+	out = kubemeta.Where(p.node.Labels)
 	for _, pool := range p.pools {
 		out = append(out, collector.Label{Name: "node pool", Value: pool})
 	}

@@ -1,11 +1,14 @@
 package fleet
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 	"time"
 
+	"gpuvigil/collector"
 	"gpuvigil/collector/kube"
+	"gpuvigil/collector/kubemeta"
 	"gpuvigil/collector/owner"
 )
 
@@ -28,7 +31,11 @@ func (o *objects) podWork(places []*place) []Work {
 		if state == "" {
 			continue
 		}
-		w := Work{State: state, Account: p.Namespace, Jobs: 1, GPUs: sum(asks)}
+		w := Work{State: state, Account: p.Namespace, Jobs: 1, GPUs: sum(asks),
+			Name: "pod:" + p.Namespace + "/" + p.Name, Asked: p.Created, Told: cmp.Or(p.Scheduled.Message, strings.Join(p.Gates, ", "))}
+		if p.Owner != "" {
+			w.Of = p.Namespace + "/" + p.Owner
+		}
 		w.Scheduler, w.Queue = o.queueOf(p)
 		w.Team = o.owners.DescribePod(owner.Pod{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels}).Team
 		if state == "waiting" || state == "unavailable" && !placed(p) { // a volume, say, no node can give it
@@ -39,6 +46,22 @@ func (o *objects) podWork(places []*place) []Work {
 			w.Reason = o.reason(p, places)
 		}
 		out = append(out, w)
+	}
+	return out
+}
+
+// ranks are the running pods with GPUs that are parts of a job.
+func (o *objects) ranks() map[string]collector.Owner {
+	out := map[string]collector.Owner{}
+	for _, p := range o.pods {
+		if p.Node == "" || p.Ended() || len(o.asks(p)) == 0 {
+			continue
+		}
+		job := kubemeta.JobOf(kubemeta.Pod{Namespace: p.Namespace, Label: func(n string) string { return p.Labels[n] }, OwnerKind: p.OwnerKind, Owner: p.Owner})
+		if job.Kind != "" {
+			job.Team = o.owners.DescribePod(owner.Pod{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels}).Team
+			out[p.Namespace+"/"+p.Name] = job
+		}
 	}
 	return out
 }
@@ -163,7 +186,8 @@ func (o *objects) kueueWork() []Work {
 		if gpus == 0 || w.Finished || w.Admitted.Status == "True" {
 			continue
 		}
-		work := Work{Scheduler: NameKueue, Queue: w.Namespace + "/" + w.LocalQueue, Account: w.Namespace, State: "limited", Jobs: 1, GPUs: gpus}
+		work := Work{Scheduler: NameKueue, Queue: w.Namespace + "/" + w.LocalQueue, Account: w.Namespace, State: "limited", Jobs: 1, GPUs: gpus,
+			Name: "workload:" + w.Namespace + "/" + w.Name, Of: w.Namespace + "/" + w.Owner, Asked: w.Created, Told: cmp.Or(w.Reserved.Message, w.Admitted.Message)}
 		switch {
 		case w.Inactive:
 			work.State = "scheduled"
@@ -185,7 +209,8 @@ func (o *objects) volcanoWork(places []*place) []Work {
 		if gpus == 0 || g.Phase != "Pending" && g.Phase != "" || o.grouped[name{g.Namespace, g.Name}] {
 			continue
 		}
-		work := Work{Scheduler: NameVolcano, Queue: g.Queue, Account: g.Namespace, State: "limited", Jobs: 1, GPUs: gpus}
+		work := Work{Scheduler: NameVolcano, Queue: g.Queue, Account: g.Namespace, State: "limited", Jobs: 1, GPUs: gpus,
+			Name: "podgroup:" + g.Namespace + "/" + g.Name, Of: g.Namespace + "/" + g.Owner, Asked: g.Created, Told: g.Unschedulable.Message}
 		message := strings.ToLower(g.Unschedulable.Message)
 		if !strings.Contains(message, "quota") && (strings.Contains(message, "overused") || stateOfMessage(g.Unschedulable.Message, g.GPUs) == "waiting") {
 			work.State, work.Reason, work.Since = "waiting", notTried, g.Created

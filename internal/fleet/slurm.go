@@ -93,7 +93,8 @@ func workOf(j *slurm.Job, team string, running map[string]int, free *slurmFree) 
 	if state == "" || len(j.Partitions) == 0 {
 		return nil
 	}
-	w := Work{Queue: j.Partitions[0], Account: j.Account, Team: team, State: state, Jobs: j.Tasks, GPUs: j.GPUs}
+	w := Work{Queue: j.Partitions[0], Account: j.Account, Team: team, State: state, Jobs: j.Tasks, GPUs: j.GPUs,
+		Name: "job:" + owner.JobPrefix + j.ID, Of: j.Array, Asked: j.Submitted, Told: j.Reason}
 	if state != "waiting" {
 		return []Work{w}
 	}
@@ -105,7 +106,7 @@ func workOf(j *slurm.Job, team string, running map[string]int, free *slurmFree) 
 	}
 	held := w
 	w.Jobs = min(j.Tasks, max(0, j.Limit-running[arrayOf(j)]))
-	held.State, held.Reason, held.Jobs = "limited", "", j.Tasks-w.Jobs
+	held.State, held.Reason, held.Jobs, held.Told = "limited", "", j.Tasks-w.Jobs, "the array's own limit"
 	held.Free, held.Other = nil, nil
 	return []Work{w, held}
 }

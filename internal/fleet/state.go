@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,11 +20,14 @@ import (
 const (
 	gatherPart  = "incidents"
 	clusterPart = "cluster"
+	moneyPart   = "money"
+	movesPart   = "versions"
 	nodePrefix  = "node/" // before a node's name
 )
 
 const (
 	saveEvery    = 30 * time.Second
+	saveMoney    = 10 * time.Minute
 	saveNode     = time.Hour // what an engine remembers, if nothing changes in what it found
 	saveAtOnce   = 64        // engines, so that one write does not take long
 	maxUnpacked  = 64 << 20  // bytes of one engine
@@ -47,7 +51,21 @@ func (w *watch) keep(now time.Time, changed bool) {
 		w.cfg.Log.Error("What is known of the cluster cannot be put into words: it is lost with the next restart.", "err", err)
 		return
 	}
-	w.state = State{gatherPart: incidents, clusterPart: cluster}
+	if w.state == nil {
+		w.state = State{}
+	}
+	w.state[gatherPart], w.state[clusterPart] = incidents, cluster
+	if age := now.Sub(w.keptMoney); age >= 0 && age < saveMoney {
+		return
+	}
+	w.keptMoney = now
+	money, err := json.Marshal(&w.spent)
+	moves, movesErr := json.Marshal(&w.versions)
+	if err = errors.Join(err, movesErr); err != nil {
+		w.cfg.Log.Error("What teams have spent cannot be put into words: it is lost with the next restart.", "err", err)
+		return
+	}
+	w.state[moneyPart], w.state[movesPart] = money, moves
 }
 
 // Save returns the parts that have changed since it was last called: the incidents, and of
@@ -79,8 +97,13 @@ func (f *Fleet) Save(now time.Time) (parts State, undo func()) {
 	return parts, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.state == nil {
-			w.state = state
+		for name, data := range state {
+			if w.state == nil {
+				w.state = State{}
+			}
+			if _, newer := w.state[name]; !newer {
+				w.state[name] = data
+			}
 		}
 		w.gone = append(gone, w.gone...)
 		for _, n := range due {
@@ -159,6 +182,10 @@ func (f *Fleet) Restore(part string, data []byte) error {
 		return w.gatherer.Restore(data)
 	case part == clusterPart:
 		return w.engine.Restore(data)
+	case part == moneyPart:
+		return w.spent.restore(data)
+	case part == movesPart:
+		return w.versions.restore(data)
 	case ofNode && name != "" && len(w.nodes) < maxNodes:
 		state, err := unpack(data)
 		if err != nil {

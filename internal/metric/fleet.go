@@ -107,6 +107,8 @@ var (
 		Help: "1 for each finding that fires on any node, by its agent or by the cluster role, which alone has this series; node is cluster for what is about several. At most 5,000, the worst first."})
 	FleetIncidents = row(Def{Entity: Role, Name: "vigil_fleet_incidents", Labels: []string{"severity"},
 		Help: "Open incidents of the cluster: one for each cause, however many nodes it shows on."})
+	FleetLeader = row(Def{Entity: Role, Max: 1, Sparse: true, Name: "vigil_fleet_leader",
+		Help: "1 if this replica of the cluster role leads, which means that it notifies and shows findings; 0 while another one does. Missing without fleet.leader. Alert if the sum over all replicas is not 1 for some minutes."})
 	FleetLooks = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_looks_total",
 		Help: "Looks of the cluster role at all nodes since it was started."})
 	FleetLookSeconds = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_look_seconds_total",
@@ -119,7 +121,7 @@ var (
 var (
 	FleetNodeState = &Dimension{Label: "state", Values: []string{"agent", "exporters", "silent", "other"}}
 	SampleOutcome  = &Dimension{Label: "outcome", Values: []string{"taken", "duplicate", "out_of_order", "future"}}
-	SeriesRefusal  = &Dimension{Label: "reason", Values: []string{"unwanted", "no_node", "series_limit", "node_limit"}}
+	SeriesRefusal  = &Dimension{Label: "reason", Values: []string{"unwanted", "no_node", "series_limit", "node_limit", "other_shard", "no_shard_label"}}
 )
 
 // Rows of the one cluster role: the nodes that it sees through the series of a
@@ -134,7 +136,7 @@ var (
 	FleetSamples = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_samples_total", Dim: SampleOutcome,
 		Help: "Samples that came. duplicate and out_of_order are not newer than the series' last, future ones are more than a minute ahead: they are dropped."})
 	FleetSeriesRefused = row(Def{Entity: Role, Kind: Counter, Sparse: true, Name: "vigil_fleet_series_refused_total", Dim: SeriesRefusal,
-		Help: "Times that a series was not taken: unwanted (no reader knows its name), no_node (nothing names the node that it is of), series_limit, node_limit."})
+		Help: "Times that a series was not taken: unwanted (no reader knows its name), no_node (nothing names the node that it is of), series_limit, node_limit, other_shard (another process of fleet.shard has it), no_shard_label (it lacks the label by which shards are told apart)."})
 	FleetStrangers = row(Def{Entity: Role, Kind: Counter, Name: "vigil_fleet_duplicate_gpus_total",
 		Help: "Times that a GPU was left out of a node's snapshot because another node has it: one machine goes by two names."})
 	FleetUnreadable = row(Def{Entity: Role, Kind: Counter, Sparse: true, Name: "vigil_fleet_unreadable_total", Labels: []string{"source", "reason"},

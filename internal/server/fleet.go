@@ -2,9 +2,11 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"time"
 
 	"gpuvigil/detect"
@@ -14,13 +16,19 @@ import (
 // maxNodes is how many nodes the page of a cluster lists; the API has all.
 const maxNodes = 200
 
-// FleetConfig says what the cluster role's page and API show. View and Log are required;
+// FleetConfig says what the cluster role's page and API show. View, Pending and Log are required;
 // the functions are called from many goroutines and must not block.
 type FleetConfig struct {
-	Cluster       string // its name, for the page
-	View          func() FleetView
-	Metrics       http.Handler // of /metrics and /-/…
-	Telling       *Telling     // see Config
+	Cluster string // its name, for the page
+	View    func() FleetView
+	Pending func(job string) (jobs []PendingJob, answered int) // what has no GPUs yet, and how many schedulers have answered; an empty name stands for all
+	Metrics http.Handler                                       // of /metrics and /-/…
+
+	// Chart draws the incident with the id as a PNG, nil if there is nothing to draw; nil:
+	// nothing is drawn. Unlike the others it may take some seconds.
+	Chart func(ctx context.Context, id string) ([]byte, error)
+
+	Telling       *Telling // see Config
 	Version       Version
 	Authenticated func() bool // see Config
 	Log           *slog.Logger
@@ -93,6 +101,9 @@ func (f *Fleet) Handler() http.Handler {
 	}
 	inner := f.api()
 	inner.HandleFunc("GET /{$}", f.index)
+	if f.cfg.Chart != nil {
+		inner.HandleFunc("GET /incidents/{id}/chart.png", f.chart)
+	}
 	if f.cfg.Telling != nil {
 		inner.Handle("POST /incidents/{id}/{what}", f.server.markOnPage())
 	}
@@ -133,6 +144,7 @@ func (f *Fleet) api() *http.ServeMux {
 	mux.HandleFunc("GET /api/v1/nodes", answer(func(v *FleetView) any {
 		return FleetNodes{v.Time, f.cfg.Cluster, orEmpty(v.Nodes)}
 	}))
+	mux.HandleFunc("GET /api/v1/pending", f.apiPending)
 	return mux
 }
 
@@ -164,6 +176,22 @@ func (f *Fleet) index(w http.ResponseWriter, r *http.Request) {
 	w.Write(body.Bytes()) // an error means that the client has gone
 }
 
+// chart draws an incident for whoever asks for it: the page only links to it, so that it
+// costs nothing to look at the page.
+func (f *Fleet) chart(w http.ResponseWriter, r *http.Request) {
+	png, err := f.cfg.Chart(r.Context(), r.PathValue("id"))
+	switch {
+	case err != nil:
+		f.cfg.Log.Error("drawing a chart", "err", err)
+		http.Error(w, "drawing the chart: see the role's log", http.StatusInternalServerError)
+	case png == nil:
+		http.Error(w, "there is no chart of it: nothing tells of what its rule watches", http.StatusNotFound)
+	default:
+		w.Header().Set("Content-Type", "image/png")
+		w.Write(png) // an error means that the client has gone
+	}
+}
+
 func (f *Fleet) pageOf(v *FleetView, now time.Time) *fleetPage {
 	p := &fleetPage{page: page{Version: oneLine(f.cfg.Version.Version), Node: oneLine(f.cfg.Cluster), Simulated: v.Simulated}}
 	if v.Time.IsZero() {
@@ -182,6 +210,9 @@ func (f *Fleet) pageOf(v *FleetView, now time.Time) *fleetPage {
 	}
 	l := &look{now: now, nodes: true}
 	p.incidents(v, l)
+	if f.cfg.Chart != nil {
+		p.pictures()
+	}
 	if f.cfg.Telling != nil {
 		p.mark(f.cfg.Telling.Marks())
 		p.Notices = append(p.Notices, f.cfg.Telling.maintained()...)
@@ -216,6 +247,10 @@ func (p *fleetPage) incidents(v *FleetView, l *look) {
 		}
 		c := l.card(&in.Members[0], in.Severity)
 		c.incident = in.ID
+		switch c.subject.Kind {
+		case "gpu", "node", "endpoint", "job", "pod":
+			c.drawn = true
+		}
 		c.Members = l.members(in.Members[1:])
 		if in.Nodes > 1 {
 			c.Where += ", and others: " + plural(in.Nodes, "node", "nodes") + " in all"
@@ -226,6 +261,15 @@ func (p *fleetPage) incidents(v *FleetView, l *look) {
 	if more := len(p.Cards) - maxCards; more > 0 {
 		p.Cards = p.Cards[:maxCards]
 		p.Notices = append(p.Notices, notice{toneInfo, "more", plural(more, "further incident is", "further incidents are") + " not on this page: see /api/v1/incidents."})
+	}
+}
+
+// pictures links the cards of what is on a node, and has readings, to their charts.
+func (p *fleetPage) pictures() {
+	for i := range p.Cards {
+		if c := &p.Cards[i]; c.drawn {
+			c.Picture = "/incidents/" + url.PathEscape(c.incident) + "/chart.png"
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"math"
 	"regexp"
 	"strconv"
@@ -18,20 +17,12 @@ const maxText = 300
 // oneLine makes an untrusted text safe to read.
 func oneLine(s string) string { return text.Clean(s, maxText) }
 
-// duration writes a time span with the precision that a person needs.
+// duration writes a time span as findings do, and how old a sample is to a tenth.
 func duration(d time.Duration) string {
-	d = max(d, 0)
-	switch {
-	case d < 10*time.Second && d%time.Second >= 100*time.Millisecond:
+	if d > 0 && d < 10*time.Second && d%time.Second >= 100*time.Millisecond {
 		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
 	}
-	return fmt.Sprintf("%d d %d h", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	return text.Span(d)
 }
 
 // clock writes an instant: the time of day, with the date if it is another day.

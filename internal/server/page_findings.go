@@ -48,9 +48,11 @@ type card struct {
 	Charts     []chart
 	Incident   string // id; empty: it is none, or nobody can say anything of it
 	Mark       string // what a person said of it
+	Picture    string // path of a chart; empty: there is none
 
 	subject  detect.Subject
 	incident string
+	drawn    bool // it is on a node, of which there are readings
 }
 
 // line is something that happened: when and what.

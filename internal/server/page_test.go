@@ -98,7 +98,7 @@ func TestPageSaysWhatIsWrongFirst(t *testing.T) {
 		"sick": {func(now time.Time) *world { w := node(now); w.view = &detect.View{}; return w },
 			"2 things need you now", "hung GPU 3 does not answer; last reading 42 s ago. lost GPU 6 does not answer"},
 		"blind": {only(rules.Ticket, func(w *world) { w.snap.Sources[0].Last = w.snap.Time.Add(-time.Minute) }),
-			"Not everything can be seen", "nvml: last good sample 60 s ago, expected every 1 s"},
+			"Not everything can be seen", "nvml: last good sample 1 min ago, expected every 1 s"},
 		"stopped": {only(rules.Info, func(w *world) { w.snap.Time = w.snap.Time.Add(-time.Minute) }),
 			"1 thing needs you now", "the sampler has stopped"},
 		"starting": {func(time.Time) *world { return &world{} }, "Starting", "The first samples are being taken."},
@@ -362,7 +362,7 @@ func TestSparkline(t *testing.T) {
 func TestWords(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0 s", 400 * time.Millisecond: "0.4 s", 42 * time.Second: "42 s", 6 * time.Minute: "6 min",
-		190 * time.Minute: "3 h 10 min", 52 * time.Hour: "2 d 4 h",
+		190 * time.Minute: "3 h 10 min", 52 * time.Hour: "2 d",
 	} {
 		if got := duration(d); got != want {
 			t.Errorf("duration(%d) = %q, want %q", d, got, want)

@@ -150,7 +150,7 @@ func TestReady(t *testing.T) {
 		},
 			"nvml: last good sample 1 s ago, expected every 1 s: init: no luck\n"},
 		"sampler stopped": {time.Minute, func() list { return list{source("host", time.Minute, "", true)} },
-			"the last snapshot is 60 s old: the sampler has stopped\nhost: last good sample 60 s ago, expected every 1 s\n"},
+			"the last snapshot is 1 min old: the sampler has stopped\nhost: last good sample 1 min ago, expected every 1 s\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

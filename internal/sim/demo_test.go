@@ -45,7 +45,7 @@ func TestDemoIsFullWhenItGoesLive(t *testing.T) {
 		found[f.Cause] = f
 	}
 	for cause, want := range map[string]rules.Severity{
-		"xid_79": rules.Page, "gpu_bound": rules.Ticket, "idle_with_context": rules.Info, "xid_31": rules.Info,
+		"xid_79": rules.Page, "vram_bound": rules.Ticket, "idle_with_context": rules.Info, "xid_31": rules.Info,
 	} {
 		if f, ok := found[cause]; !ok || f.State != detect.Firing || f.Severity != want || !f.Simulated {
 			t.Errorf("when the demo goes live %s does not fire as a simulated %s: %+v", cause, want, f)

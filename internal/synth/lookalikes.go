@@ -80,8 +80,7 @@ func (n *Node) vacate() {
 func upgradeAndReturn(n *Node, since time.Duration) {
 	switch {
 	case since >= 20*time.Minute && n.version("driver") == "570.124.06":
-		n.setVersion("driver", "570.158.01")
-		n.setVersion("fabric_manager", "570.158.01")
+		n.upgrade("570.158.01")
 		n.reboot(6 * time.Minute)
 	case since >= 50*time.Minute && len(n.tenants) == 0:
 		n.cordoned = false

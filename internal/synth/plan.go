@@ -94,7 +94,7 @@ func (m *maintenance) due(n *Node) bool {
 	switch {
 	case !m.done && n.now.After(m.next.Add(20*time.Minute)):
 		m.done = true
-		n.setVersion("driver", fmt.Sprintf("570.%d.%02d", 130+n.rng.IntN(60), n.rng.IntN(10)))
+		n.upgrade(fmt.Sprintf("570.%d.%02d", 130+n.rng.IntN(60), n.rng.IntN(10)))
 		n.reboot(6 * time.Minute)
 	case n.now.After(m.until):
 		*m = maintenance{}

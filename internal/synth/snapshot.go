@@ -236,6 +236,12 @@ func (n *Node) version(component string) string {
 	return ""
 }
 
+// upgrade puts another driver on the node, and the fabric manager that belongs to it.
+func (n *Node) upgrade(to string) {
+	n.setVersion("driver", to)
+	n.setVersion("fabric_manager", to)
+}
+
 // setVersion changes a component's version; a driver brings its NVML along.
 func (n *Node) setVersion(component, to string) {
 	i := slices.IndexFunc(n.versions, func(v collector.Version) bool { return v.Component == component })

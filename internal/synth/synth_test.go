@@ -227,3 +227,24 @@ func BenchmarkStep(b *testing.B) {
 		})
 	}
 }
+
+// TestAHealthyUpgradeIsWhole: a maintenance that replaces the driver replaces the fabric
+// manager, which serves no other: the rest would be a fault.
+func TestAHealthyUpgradeIsWhole(t *testing.T) {
+	n := nodeOf(Training, 2, 10*time.Minute)
+	upgrades, last := 0, n.version("driver")
+	for range 8 * 7 * 24 * 6 {
+		n.Next()
+		driver, manager := n.version("driver"), n.version("fabric_manager")
+		if driver != manager {
+			t.Fatalf("at %s the driver of a healthy node is %s and its fabric manager %s", n.Now(), driver, manager)
+		}
+		if driver != last {
+			upgrades++
+		}
+		last = driver
+	}
+	if upgrades == 0 {
+		t.Error("in eight weeks no driver was replaced: this test proves nothing")
+	}
+}

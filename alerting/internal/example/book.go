@@ -122,7 +122,7 @@ var book = []said{
 		},
 	},
 	{
-		rule: rules.IDSaturatedGPU, cause: "gpu_bound", severity: rules.Ticket, subject: detect.Subject{Kind: "gpu", ID: uuid}, gpu: 3, owner: serving,
+		rule: rules.IDSaturatedGPU, cause: "vram_bound", severity: rules.Ticket, subject: detect.Subject{Kind: "gpu", ID: uuid}, gpu: 3, owner: serving,
 		evidence: detect.Evidence{
 			Seen:       "chat-70b: GPU 98 % busy for 10 min, CPU 11 %, 38 requests waiting, queue-time p95 4.1 s, KV cache 97 %",
 			Expected:   "queue-time p95 below its SLO of 1 s",
@@ -300,7 +300,7 @@ var book = []said{
 	{
 		rule: rules.IDUnusual, cause: "fused", severity: rules.Ticket, subject: detect.Subject{Kind: "gpu", ID: uuid}, gpu: 3, owner: serving,
 		evidence: detect.Evidence{
-			Seen:       "Power 523 W (usually 417 W), GPU memory 48.9 GiB (usually 42.9 GiB), memory of its holder 33.6 GiB (usually 31.2 GiB), since 02:42:00 UTC",
+			Seen:       "Power 523 W (usually 417 W), GPU memory 48.9 GiB (usually 42.9 GiB), host memory of its holder 33.6 GiB (usually 31.2 GiB), since 02:42:00 UTC",
 			Expected:   "what is usual for this workload on this GPU",
 			Confidence: detect.Likely, Why: "6.6 nats of readings that do not depend on each other, over 30 min; a healthy GPU comes to 3.5 in less than one week of nine",
 		},

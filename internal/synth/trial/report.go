@@ -9,6 +9,7 @@ import (
 
 	"gpuvigil/internal/backtest"
 	"gpuvigil/internal/synth"
+	"gpuvigil/internal/text"
 	"gpuvigil/rules"
 )
 
@@ -186,12 +187,8 @@ func (p *printer) printf(format string, args ...any) {
 
 // short writes a duration to the minute.
 func short(d time.Duration) string {
-	switch m := int(d.Round(time.Minute) / time.Minute); {
-	case m == 0:
+	if d = d.Round(time.Minute); d == 0 {
 		return "at once"
-	case m < 120:
-		return fmt.Sprintf("%d min", m)
-	default:
-		return fmt.Sprintf("%.1f h", d.Hours())
 	}
+	return text.Span(d)
 }

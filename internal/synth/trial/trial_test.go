@@ -61,7 +61,7 @@ func TestFaultsAreFound(t *testing.T) {
 			t.Errorf("GPUs that are %s are called so in %.0f %% of the time: %v", truth, 100*right, told)
 		}
 	}
-	if f1 := r.All.F1(); f1 < 0.95 {
+	if f1 := r.All.F1(); !(f1 >= 0.95) {
 		t.Errorf("F1 over all synthetic faults and look-alikes is %.3f, want 0.95", f1)
 	}
 	var page strings.Builder
