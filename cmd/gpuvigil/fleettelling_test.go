@@ -49,7 +49,7 @@ func TestCommandsAskTheRoleWhereThereIsNoAgent(t *testing.T) {
 // The role's own page tells whether its messages arrive.
 func TestTheRolesPageCountsItsMessages(t *testing.T) {
 	path := file(t, "fleet: {kubernetes: {enabled: true, kubeconfig: "+apiServer(t)+"}}\n")
-	first, err := loadFleet(fleetInput{file: path}, slog.New(slog.DiscardHandler))
+	first, err := loadFleet(fleetInput{file: path}, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
