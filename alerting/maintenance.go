@@ -47,10 +47,10 @@ type Maintained struct {
 
 func (b *Begun) parse() error {
 	b.matchers = nil
-	for _, text := range b.Matchers {
-		m, err := parse.Matcher(text)
+	for _, said := range b.Matchers {
+		m, err := parse.Matcher(said)
 		if err != nil {
-			return fmt.Errorf("found %q, allowed: a matcher such as node=~\"gpu-1.*\": %w", text, err)
+			return fmt.Errorf("found %q, allowed: a matcher such as node=~\"gpu-1.*\": %w", said, err)
 		}
 		b.matchers = append(b.matchers, m)
 	}

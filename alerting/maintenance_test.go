@@ -117,3 +117,22 @@ func TestMaintenanceThatMakesNoSenseIsRefused(t *testing.T) {
 		b.end()
 	})
 }
+
+// Between the end of a window and the next look at what it kept back, the engine may say
+// more.
+func TestAStateThatComesAsSoonAsMaintenanceIsOverIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newRoutingBench(t)
+		b.start()
+		time.Sleep(time.Second)
+		b.begin("driver", 92*time.Second, `node=~".*"`)
+		b.tell(page("a", detect.Firing))
+		time.Sleep(63 * time.Second)
+		b.nothing("the window has been over for a second, and nobody has looked yet")
+		b.tell(page("a", detect.Firing))
+		if m := b.only("the newest state"); m.Incident.ID != "a" {
+			t.Errorf("told is %s", m.Incident.ID)
+		}
+		b.end()
+	})
+}

@@ -26,12 +26,15 @@ func (o *Outbox) take(q *queue, i *detect.Incident, now time.Time) {
 	if r != nil && r.Merged != "" && o.tellMerged(q, r, i, now) {
 		return
 	}
+	waited, held := r != nil && r.waits(), r != nil && r.Held != ""
 	if r == nil || !r.told() {
 		if r = o.introduce(q, i, r, now); r == nil {
 			return
 		}
 	}
-	waited := r.waits()
+	if held && r.Held == "" {
+		o.enqueue(r, now) // nobody has looked since it was let go
+	}
 	if o.renew(r, i, now); !waited && r.waits() {
 		q.put(r)
 	}

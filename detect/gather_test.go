@@ -125,3 +125,24 @@ func TestOneLookTellsNobody(t *testing.T) {
 		t.Errorf("what one look saw is told: %+v", s.told)
 	}
 }
+
+// What a demo makes up beside real nodes never speaks for them, nor they for it.
+func TestWhatIsSimulatedAndWhatIsRealAreNeverOneIncident(t *testing.T) {
+	const nodes = 40
+	s := newGatherStage(nodes)
+	for i := range nodes {
+		s.find(i, rules.IDVersionMismatch, "known_bad", collector.Owner{})
+		s.found[nodeName(i)][0].Simulated = i%2 == 0
+	}
+	s.run(2 * time.Minute)
+	if len(s.told) != 2 {
+		t.Errorf("one roll-out on real nodes and one on simulated ones are told as %d incidents", len(s.told))
+	}
+	for _, in := range s.told {
+		for _, m := range in.Members {
+			if m.Simulated != in.Members[0].Simulated {
+				t.Fatalf("incident %s has simulated members and real ones", in.ID)
+			}
+		}
+	}
+}

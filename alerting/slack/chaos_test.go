@@ -235,8 +235,9 @@ func (c *chaos) settle() {
 			c.say(c.end(i), nil)
 		}
 	}
-	// What a night, maintenance or a snooze keeps back is said when they are over.
-	c.soonWithin(24*time.Hour, "all is said", func() bool {
+	// What a night, maintenance or a snooze keeps back is said when they are over. A clock
+	// that was set back makes them last for days.
+	c.soonWithin(5*24*time.Hour, "all is said", func() bool {
 		s := c.outbox.Status()[0]
 		return s.Waiting == 0 && s.Unsaved == 0 && len(s.Refused) == 0 && s.Held == 0
 	})

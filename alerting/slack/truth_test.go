@@ -144,13 +144,14 @@ func (u *truth) check(t *testing.T, s *slacktest.Server) {
 			shown[id] = append(shown[id], m)
 		}
 	}
-	together, alone := u.checkMany(t, shown), 0
+	together := u.checkMany(t, shown)
+	var alone []string
 	for id, i := range u.said {
 		all := shown[id]
 		delete(shown, id)
 		if len(all) == 0 && u.keeps {
 			if i.State == detect.Firing {
-				alone++
+				alone = append(alone, id)
 			}
 			continue // over before it was to be told, or told with others
 		}
@@ -170,8 +171,8 @@ func (u *truth) check(t *testing.T, s *slacktest.Server) {
 		u.checkThread(t, id, i, s.Replies(channel, all[0].TS))
 	}
 	// Of what was never acknowledged a message of many may count some.
-	if together < alone || together > alone+len(u.orphans) {
-		t.Errorf("%d incidents that fire have no message of their own, and %d are told of in those of many", alone, together)
+	if together < len(alone) || together > len(alone)+len(u.orphans) {
+		t.Errorf("the incidents %v fire and have no message of their own, and %d are told of in those of many", alone, together)
 	}
 	for id, all := range shown {
 		if !u.orphans[id] || len(all) > 1 {

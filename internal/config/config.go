@@ -432,7 +432,7 @@ func (c *Config) checkSlack(fail func(key, format string, args ...any)) {
 		if app := given(s.AppTokenFile, s.AppTokenEnv); app > 1 {
 			fail(key, "found app_token_file and app_token_env, allowed: one of them")
 		} else if app == 1 && s.TokenFile == "" && s.TokenEnv == "" {
-			fail(key, "found an app token without a bot token, allowed: with token_file or token_env too, as buttons are in messages of a bot")
+			fail(key, "found an app token without a bot token, allowed: with token_file or token_env, as buttons are in messages of a bot")
 		}
 		checkURL(s.APIURL, key+".api_url", false, fail)
 		checkSecretFile(s.TokenFile, key+".token_file", fail)

@@ -37,6 +37,19 @@ func TestFleet(t *testing.T) {
 	}
 }
 
+func TestNodesComeFromOnePlace(t *testing.T) {
+	const one, other = "prometheus: {url: 'http://prometheus:9090'}", "receive: {enabled: true}"
+	for _, text := range []string{one, other} {
+		if _, err := Parse("c.yml", []byte("fleet: {"+text+"}")); err != nil {
+			t.Errorf("%s alone: %v", text, err)
+		}
+	}
+	_, err := Parse("c.yml", []byte("fleet: {"+one+", "+other+"}"))
+	if err == nil || !strings.Contains(err.Error(), "fleet.receive.enabled") || !strings.Contains(err.Error(), "judged twice") {
+		t.Errorf("nodes that come from two places: %v", err)
+	}
+}
+
 func TestFleetOfKubernetes(t *testing.T) {
 	c, err := Parse("c.yml", []byte("fleet: {kubernetes: {enabled: true, pool_labels: [pool, example.com/pool], kueue_metrics_url: 'http://kueue:8080/metrics'}}\nkubernetes: {pod_labels: [app, app.kubernetes.io/name]}"))
 	if err != nil || !c.Fleet.Kubernetes.Enabled || !c.Fleet.Kubernetes.Kueue || !c.Kubernetes.AsksAPI() {

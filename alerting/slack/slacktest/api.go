@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 	"unicode/utf16"
 )
 
@@ -49,7 +50,7 @@ func (s *Server) carryOut(method string, req *http.Request, body []byte) reply {
 }
 
 func (s *Server) post(form url.Values) reply {
-	m := &Message{Text: form.Get("text"), Blocks: json.RawMessage(form.Get("blocks"))}
+	m := &Message{At: time.Now(), Text: form.Get("text"), Blocks: json.RawMessage(form.Get("blocks"))}
 	if word := check(m.Text, m.Blocks); word != "" {
 		return refuse(word)
 	}

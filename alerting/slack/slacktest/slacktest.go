@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // The secrets that the stand-in knows at first.
@@ -29,6 +30,7 @@ const WebhookChannel = "C0WEBHOOK00"
 // Message is one message as it stands in a channel.
 type Message struct {
 	TS       string
+	At       time.Time // when it arrived
 	Text     string
 	Blocks   json.RawMessage
 	Metadata Metadata
@@ -153,6 +155,17 @@ func (s *Server) Recover() {
 // only. The channel is an id or a name.
 func (s *Server) Messages(channel string) []Message {
 	return s.some(channel, func(m *Message) bool { return m.Thread == "" || m.Broadcast })
+}
+
+// Arrived returns when the first message that is about an incident, by its metadata, came
+// to a channel; zero: none did.
+func (s *Server) Arrived(channel, incident string) time.Time {
+	for _, m := range s.Messages(channel) {
+		if m.Metadata.EventPayload["id"] == incident {
+			return m.At
+		}
+	}
+	return time.Time{}
 }
 
 // Replies returns what is in the thread of a message, the oldest first.
