@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/alertmanager/pkg/labels"
 
 	"gpuvigil/detect"
+	"gpuvigil/internal/text"
 )
 
 const (
@@ -71,7 +72,7 @@ func (o *Outbox) BeginMaintenance(b Begun) error {
 	case len(b.matchers) == 0:
 		return fmt.Errorf("begin maintenance %s: it is not said of what; cluster=~\".*\" is all of it", b.Name)
 	case !b.To.After(now) || b.To.Sub(now) > MaxMaintenance:
-		return fmt.Errorf("begin maintenance %s: give a time of at most %s", b.Name, span(MaxMaintenance))
+		return fmt.Errorf("begin maintenance %s: give a time of at most %s", b.Name, text.Span(MaxMaintenance))
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
