@@ -57,7 +57,7 @@ func TestWhyPending(t *testing.T) {
 		code int
 		says []string
 	}{
-		{"4711", 0, []string{"job:slurm/4711 WAITS FOR GPUS, for 3.0 h", "queue slurm/gpu, account proj1", "asks 8 GPUs", "slurm says: Resources",
+		{"4711", 0, []string{"job:slurm/4711 WAITS FOR GPUS, for 3 h", "queue slurm/gpu, account proj1", "asks 8 GPUs", "slurm says: Resources",
 			"free 10 that are right for it; nodes of its queue have free: 6 on 1 node, 4 on 1 node", "blocked 10 on 2 nodes with fewer than 8, most of them on n2", "not for it 8 on nodes that are drained",
 			"before it 1 job for 16 GPUs", "helps Move small jobs together so that whole nodes become free, most of all on n2."}},
 		{"slurm/4711", 0, []string{"job:slurm/4711"}},
@@ -65,7 +65,7 @@ func TestWhyPending(t *testing.T) {
 		{"4700", 0, []string{"asks 16 GPUs", "helps Wait until 6 GPUs more become free, or ask for fewer."}},
 		{"4600", 0, []string{"job:slurm/4600 RUNS", "it has its GPUs"}},
 		{"999", 3, []string{`UNKNOWN no scheduler knows a job "999" that asks for GPUs`}},
-		{"", 0, []string{"job:slurm/4700 WAITS FOR GPUS, for 4.0 h 16 GPUs", "job:slurm/4711", "job:slurm/4712"}},
+		{"", 0, []string{"job:slurm/4700 WAITS FOR GPUS, for 4 h 16 GPUs", "job:slurm/4711", "job:slurm/4712"}},
 	} {
 		args := []string{}
 		if c.job != "" {
