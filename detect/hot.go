@@ -194,7 +194,7 @@ func (d *HotGPU) judge(s *collector.Snapshot, report func(Observation)) {
 	for i := range s.GPUs {
 		if h := d.gpus[s.GPUs[i].UUID]; h != nil && h.fresh {
 			d.tell(s, &s.GPUs[i], h, together, report)
-			d.tellPower(s, &s.GPUs[i], h, report)
+			d.tellPower(&s.GPUs[i], h, report)
 		}
 	}
 	if judged >= 2 {

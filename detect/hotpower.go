@@ -120,7 +120,7 @@ func (d *HotGPU) comparePower(s *collector.Snapshot, i int) {
 }
 
 // tellPower reports both ways; nobody has to act on either at once.
-func (d *HotGPU) tellPower(s *collector.Snapshot, g *collector.GPU, h *heat, report func(Observation)) {
+func (d *HotGPU) tellPower(g *collector.GPU, h *heat, report func(Observation)) {
 	w := &h.Draw
 	if !w.judged {
 		return
@@ -133,7 +133,7 @@ func (d *HotGPU) tellPower(s *collector.Snapshot, g *collector.GPU, h *heat, rep
 		o := d.about(g, side.cause)
 		o.Severity, o.Score = rules.Info, side.rise.Score()
 		if o.Score >= 1 {
-			o.At, o.Surprise = beganOf(s.Time, side.rise), nats(side.rise, &drawOff)
+			o.Surprise = nats(side.rise, &drawOff)
 			o.Evidence = w.words(g, side.more, side.rise, side.sign)
 		}
 		report(o)

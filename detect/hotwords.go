@@ -20,7 +20,6 @@ func (d *HotGPU) tell(s *collector.Snapshot, g *collector.GPU, h *heat, together
 	if k := h.worst(func(v *sensor) float64 { return v.Peers.Score() }); h.Sensors[k].known && h.Sensors[k].compare >= hotPeers {
 		o, v := d.about(g, hotterThanPeers), &h.Sensors[k]
 		if o.Score = v.Peers.Score(); o.Score >= 1 {
-			o.At = beganOf(s.Time, &v.Peers)
 			o.Surprise, o.Evidence, higher = nats(&v.Peers, &hotOfPeers), abovePeers(g, h, k), true
 		}
 		report(o)
@@ -31,7 +30,6 @@ func (d *HotGPU) tell(s *collector.Snapshot, g *collector.GPU, h *heat, together
 			o.Score = v.Past.Score()
 		}
 		if o.Score >= 1 {
-			o.At = beganOf(s.Time, &v.Past)
 			o.Surprise, o.Evidence, higher = nats(&v.Past, &hotOfPast), abovePast(g, h, k), true
 		}
 		report(o)
@@ -159,11 +157,6 @@ func (d *HotGPU) tellNode(s *collector.Snapshot, judged, hot int, together bool,
 }
 
 func lastingOf(r *stream.Rise) string { return span(time.Duration(r.Lasting()) * time.Minute) }
-
-// beganOf is since when the rise, of minutes, has lasted.
-func beganOf(now time.Time, r *stream.Rise) time.Time {
-	return now.Add(-time.Duration(r.Lasting()) * time.Minute)
-}
 
 // sureOf puts nats into words.
 func sureOf(nats float64) Confidence {

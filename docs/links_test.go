@@ -113,7 +113,7 @@ func TestRulesAreDescribedAlike(t *testing.T) {
 }
 
 // othersFlags are flags in the text that are not gpuvigil's.
-var othersFlags = []string{"--now", "--min-time"} // systemctl, promtool
+var othersFlags = []string{"--now", "--min-time", "--data", "--kind", "--out"} // systemctl, promtool, detscore
 
 func TestFlagsExist(t *testing.T) {
 	known := help(t)
