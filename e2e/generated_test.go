@@ -122,14 +122,6 @@ func (g *generated) send(t testing.TB, url string, at time.Time) {
 	}
 }
 
-// past sends the samples of a stretch of time, one each step.
-func (g *generated) past(t testing.TB, url string, from, until time.Time, step time.Duration) {
-	t.Helper()
-	for at := from; at.Before(until); at = at.Add(step) {
-		g.send(t, url, at)
-	}
-}
-
 var writer = http.Client{Timeout: time.Minute}
 
 // post sends a request of remote write.

@@ -227,7 +227,7 @@ func (x *exchange) socketError(err error) error {
 	}
 	err = x.judge(err)
 	if refused := (*alerting.Refusal)(nil); errors.As(err, &refused) {
-		return fmt.Errorf("Slack refuses the app token: %s: put an app-level token (xapp-…) with the scope connections:write where the configuration says, and switch Socket Mode on for the app", refused.Reason)
+		return fmt.Errorf("connect to Slack for its buttons: it refuses the app token: %s: put an app-level token (xapp-…) with the scope connections:write where the configuration says, and switch Socket Mode on for the app", refused.Reason)
 	}
 	return fmt.Errorf("connect to Slack for its buttons: %w", err)
 }
