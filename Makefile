@@ -20,7 +20,7 @@ STAGES := format tidy build vet nocgo staticcheck vulncheck unit arm64 tools e2e
 ARGS ?=
 FUZZTIME ?= 10s
 
-.PHONY: help build run demo test lint generate fuzz bench soak chaos fleet-sim gpu-check gpu-step-time clean chromium qemu $(STAGES)
+.PHONY: help build run demo test lint generate fuzz bench soak scale chaos fleet-sim gpu-check gpu-step-time clean chromium qemu $(STAGES)
 
 help: ## say what each target does
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do printf '%-13s %s\n' "$$target" "$$text"; done
@@ -158,6 +158,10 @@ bench: ## benchmarks, with allocations
 SOAK ?= 1h
 soak: ## TestSoak for SOAK (1h) instead of half a minute: nothing grows under process churn
 	go -C e2e test -v -count=1 -timeout 0 -run '^TestSoak$$' . -soak $(SOAK)
+
+SCALE ?= 150s
+scale: ## what the cluster role costs for 100, 1,000 and 10,000 GPUs, each watched for SCALE (150s) by both ways
+	go -C e2e test -v -count=1 -timeout 0 -run '^TestScale$$' . -scale $(SCALE)
 
 SEEDS ?= 200
 chaos: ## from the engine to Slack, with kills, full disks, outages and clock jumps in SEEDS (200) random orders

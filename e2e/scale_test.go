@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	scale     = flag.Duration("scale", 0, "how long TestScale watches each fleet; `make scale` takes 3 minutes")
+	scale     = flag.Duration("scale", 0, "how long TestScale watches each fleet; `make scale` takes 150 s")
 	scaleGPUs = flag.String("scale-gpus", "100,1000,10000", "GPUs of the fleets of TestScale")
 	scaleWay  = flag.String("scale-way", "receive,query", "how they come to the role")
 )
