@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/alertmanager/matcher/parse"
@@ -119,6 +120,9 @@ func (g *Gate) begin(b *Begun, now time.Time) error {
 	defer g.mu.Unlock()
 	if slices.ContainsFunc(g.cfg.Maintenance, func(w Window) bool { return w.Name == b.Name }) {
 		return fmt.Errorf("begin maintenance %s: a window of the configuration is called so: give another name", b.Name)
+	}
+	if held := g.begun[b.Name]; held != nil && !held.over(now) && !slices.Equal(held.Matchers, b.Matchers) {
+		return fmt.Errorf("begin maintenance %s: a window is called so, of %s: end it, or give another name", b.Name, strings.Join(held.Matchers, ", "))
 	}
 	if g.begun[b.Name] == nil && len(g.begun) >= maxWindows {
 		return fmt.Errorf("begin maintenance %s: %d windows hold already: end one", b.Name, maxWindows)

@@ -108,6 +108,8 @@ func TestMaintenanceThatMakesNoSenseIsRefused(t *testing.T) {
 			t.Errorf("the end of what was never begun: %v", err)
 		}
 		b.begin("b", time.Hour, `node="x"`)
+		f("b", time.Hour, `node="y"`, `a window is called so, of node="x"`)
+		b.begin("b", 2*time.Hour, `node="x"`) // the same again only takes longer
 		if err := b.outbox.EndMaintenance("a"); err == nil || !strings.Contains(err.Error(), `there are "b"`) {
 			t.Errorf("the end of one with another name: %v", err)
 		}

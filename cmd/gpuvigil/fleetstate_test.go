@@ -19,6 +19,7 @@ import (
 	"gpuvigil/collector"
 	"gpuvigil/detect"
 	"gpuvigil/internal/fleet"
+	"gpuvigil/internal/lease"
 	"gpuvigil/internal/metric"
 	"gpuvigil/internal/server"
 	"gpuvigil/internal/store"
@@ -254,5 +255,29 @@ func TestFleetAPI(t *testing.T) {
 	if metrics := client("/metrics"); !strings.Contains(metrics, `vigil_fleet_finding{node="gpu-000",rule="gpu_lost",severity="page",subject="gpu:GPU-gpu-000",cause="gone"} 1`) ||
 		!strings.Contains(metrics, `vigil_fleet_incidents{severity="page"} 1`) || strings.Contains(metrics, "\nvigil_finding{") {
 		t.Errorf("the metrics do not tell of the agents' findings by a name of their own:\n%s", metrics)
+	}
+}
+
+// Whoever speaks to the replica that tells nobody is sent on, not given an answer that
+// nobody acts on.
+func TestFleetFollowerTakesNothing(t *testing.T) {
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	rec, err := openFleetState(dir, "prod", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.store.Close()
+	rec.role = fleet.New(fleet.Config{Log: log})
+	rec.elector = lease.New(lease.Config{Store: lease.File{Path: dir + "/leader"}, Identity: "b", Duration: time.Minute, Log: log})
+	d := rec.desk()
+	_, marked := d.mark("any", nil)
+	_, drilled := d.drill("gpu_lost", "", time.Minute)
+	for what, err := range map[string]error{
+		"a mark": marked, "a drill": drilled, "the end of maintenance": d.endMaintenance("x"),
+		"maintenance": d.maintain(server.Maintenance{Name: "x", Matchers: []string{`node="a"`}, To: time.Now().Add(time.Hour)}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "leads: say it there") {
+			t.Errorf("%s on the replica that does not lead: %v", what, err)
+		}
 	}
 }

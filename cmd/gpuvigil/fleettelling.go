@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -126,6 +127,13 @@ func (r *fleetRecorder) desk() *desk {
 		senders: func() []*alertmanager.Sender {
 			if senders := r.senders.Load(); senders != nil {
 				return *senders
+			}
+			return nil
+		},
+		elsewhere: func() error {
+			if r.follows() {
+				leader := cmp.Or(r.elector.Leader(), "another one")
+				return fmt.Errorf("this replica tells nobody, as %s leads: say it there", leader)
 			}
 			return nil
 		},

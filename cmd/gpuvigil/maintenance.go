@@ -97,6 +97,9 @@ func (d *desk) maintenance() []server.Maintenance {
 
 // maintain begins a window. Its matchers may ask for what those of the configuration may.
 func (d *desk) maintain(m server.Maintenance) error {
+	if err := d.elsewhere(); err != nil {
+		return err
+	}
 	if err := config.CheckMatchers(m.Matchers); err != nil {
 		return fmt.Errorf("begin maintenance %s: %w", m.Name, err)
 	}
@@ -110,6 +113,9 @@ func (d *desk) maintain(m server.Maintenance) error {
 }
 
 func (d *desk) endMaintenance(name string) error {
+	if err := d.elsewhere(); err != nil {
+		return err
+	}
 	if err := d.outbox.EndMaintenance(name); err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ type desk struct {
 	latest    func() *collector.Snapshot // for GPUs by their index; nil before the first
 	node      func() string              // what a drill about no GPU is about
 	senders   func() []*alertmanager.Sender
+	elsewhere func() error // why what people say must be said to another process; nil: to this one
 	log       *slog.Logger
 }
 
@@ -36,6 +37,7 @@ func (a *agent) desk() *desk {
 		latest:    func() *collector.Snapshot { return a.pipeline.Load().sampler.Latest() },
 		node:      func() string { return a.pipeline.Load().cfg.Node },
 		senders:   func() []*alertmanager.Sender { return a.pipeline.Load().senders },
+		elsewhere: func() error { return nil },
 	}
 }
 
@@ -92,6 +94,9 @@ func (d *desk) try(ctx context.Context, receiver string) ([]server.Told, error) 
 
 // mark notes what a person says of an incident.
 func (d *desk) mark(id string, m *server.Mark) (*server.Marked, error) {
+	if err := d.elsewhere(); err != nil {
+		return nil, err
+	}
 	all := append(d.outbox.Drills(), d.incidents()...)
 	i, err := incidentOf(all, id)
 	if err != nil {
@@ -166,6 +171,9 @@ const drillPrefix = "drill-"
 
 // drill sends an incident that is none through the outbox.
 func (d *desk) drill(rule, gpu string, length time.Duration) (*server.Drilled, error) {
+	if err := d.elsewhere(); err != nil {
+		return nil, err
+	}
 	i, err := rehearsal(rule, gpu, d.latest(), d.node(), time.Now())
 	if err != nil {
 		return nil, err
