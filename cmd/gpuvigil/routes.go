@@ -12,6 +12,7 @@ import (
 
 	"gpuvigil/alerting"
 	"gpuvigil/internal/config"
+	"gpuvigil/rules"
 )
 
 func addRoutesTest(app *kingpin.Application) (string, command) {
@@ -39,13 +40,43 @@ func labelSet(pairs []string) (model.LabelSet, error) {
 		if !ok || !slices.Contains(config.MatchedLabels, name) {
 			return nil, wrongUsage{fmt.Errorf("found %.60q, allowed: LABEL=VALUE, with a label of %s", pair, strings.Join(config.MatchedLabels, ", "))}
 		}
-		set[model.LabelName(name)] = model.LabelValue(strings.Trim(value, `"`))
+		if _, twice := set[model.LabelName(name)]; twice {
+			return nil, wrongUsage{fmt.Errorf("found %.60q after another %s, allowed: each label once", pair, name)}
+		}
+		value = strings.Trim(value, `"`)
+		if name == "severity" {
+			if _, err := rules.ParseSeverity(value); err != nil {
+				return nil, wrongUsage{fmt.Errorf("found %.60q, allowed: severity=info, severity=ticket, severity=page", pair)}
+			}
+		}
+		if name == "rule" && rules.Get(rules.ID(value)) == nil {
+			return nil, wrongUsage{fmt.Errorf("found %.60q, allowed: a rule's name, as in docs/rules.md", pair)}
+		}
+		set[model.LabelName(name)] = model.LabelValue(value)
 	}
 	return set, nil
 }
 
+// leastSevere returns what each receiver is told of at least.
+func leastSevere(cfg *config.Config) map[string]rules.Severity {
+	out := map[string]rules.Severity{}
+	for i := range cfg.Alerting.Slack {
+		out[cfg.Alerting.Slack[i].Name] = *cfg.Alerting.Slack[i].MinSeverity
+	}
+	for i := range cfg.Alerting.Webhook {
+		out[cfg.Alerting.Webhook[i].Name] = *cfg.Alerting.Webhook[i].MinSeverity
+	}
+	for i := range cfg.Alerting.Alertmanager {
+		out[cfg.Alerting.Alertmanager[i].Name] = *cfg.Alerting.Alertmanager[i].MinSeverity
+	}
+	return out
+}
+
 // printReceivers prints a line for each receiver that the labels come to.
 func printReceivers(out io.Writer, cfg *config.Config, set model.LabelSet) error {
+	least := leastSevere(cfg)
+	severity, err := rules.ParseSeverity(string(set["severity"]))
+	graded := err == nil
 	if cfg.Alerting.Route == nil {
 		_, err := fmt.Fprintln(out, "no alerting.route is configured: every receiver hears of what is severe enough for it")
 		return err
@@ -56,6 +87,12 @@ func printReceivers(out io.Writer, cfg *config.Config, set model.LabelSet) error
 			continue
 		}
 		told[r.Receiver] = true
+		if graded && severity < least[r.Receiver] {
+			if _, err := fmt.Fprintf(out, "%s is not told: its min_severity is %s\n", r.Receiver, least[r.Receiver]); err != nil {
+				return err
+			}
+			continue
+		}
 		if _, err := fmt.Fprintln(out, describe(r)); err != nil {
 			return err
 		}

@@ -51,6 +51,12 @@ func TestRoutesCanBeTried(t *testing.T) {
 	f("oncall, again every 4h, pages call S0123456789\n", "severity=ticket")
 	f("oncall, again every 4h, pages call S0123456789\nnlp, muted in nights\n", "severity=page", "team=nlp")
 	f("nobody\n", "severity=ticket", "rule=idle_gpu")
+	f("oncall is not told: its min_severity is ticket\n", "severity=info")
+	for _, wrong := range [][]string{{"severity=urgent"}, {"rule=nope"}, {"team=a", "team=b"}} {
+		if code, out, errs := gpuvigil(t, append([]string{"routes", "test", "--config.file=" + path}, wrong...)...); code != int(exitUnknown) || !strings.Contains(errs, "allowed") {
+			t.Errorf("routes test %v: exit code %d, %s%s", wrong, code, out, errs)
+		}
+	}
 	if code, _, errs := gpuvigil(t, "routes", "test", "--config.file="+path, "sev=page"); code != int(exitUnknown) || !strings.Contains(errs, "severity, rule") {
 		t.Errorf("a label that does not exist gives exit code %d and says: %s", code, errs)
 	}
