@@ -44,13 +44,8 @@ func labelSet(pairs []string) (model.LabelSet, error) {
 			return nil, wrongUsage{fmt.Errorf("found %.60q after another %s, allowed: each label once", pair, name)}
 		}
 		value = strings.Trim(value, `"`)
-		if name == "severity" {
-			if _, err := rules.ParseSeverity(value); err != nil {
-				return nil, wrongUsage{fmt.Errorf("found %.60q, allowed: severity=info, severity=ticket, severity=page", pair)}
-			}
-		}
-		if name == "rule" && rules.Get(rules.ID(value)) == nil {
-			return nil, wrongUsage{fmt.Errorf("found %.60q, allowed: a rule's name, as in docs/rules.md", pair)}
+		if err := config.CheckMatchers([]string{fmt.Sprintf("%s=%q", name, value)}); err != nil {
+			return nil, wrongUsage{err}
 		}
 		set[model.LabelName(name)] = model.LabelValue(value)
 	}

@@ -58,8 +58,10 @@ func CheckMatchers(matchers []string) error {
 		if err := m.UnmarshalText([]byte(text)); err != nil {
 			return err
 		}
-		if !slices.Contains(MatchedLabels, m.Name) {
-			return fmt.Errorf("found label %q, allowed: %s", clean(m.Name), strings.Join(MatchedLabels, ", "))
+		var wrong error
+		checkMatchers(Matchers{m}, "", func(_, format string, args ...any) { wrong = fmt.Errorf(format, args...) })
+		if wrong != nil {
+			return wrong
 		}
 	}
 	return nil
