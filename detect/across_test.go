@@ -48,13 +48,10 @@ func (a *acrossStage) fires(id rules.ID) *Finding {
 	return nil
 }
 
-// The GPU that holds up a job is found among those of all its nodes, and named with its
-// own.
-func TestStragglerAmongNodes(t *testing.T) {
-	r := newRanks()
+// ranksOfTwoNodes is a stage on which a job has all GPUs of two nodes.
+func ranksOfTwoNodes(t *testing.T, r *ranks) *acrossStage {
 	r.gpus = 16
-	r.compute = since(11, 3, 1, 1.2)
-	a := newAcrossStage(t, time.Minute, func(at time.Time) []*collector.Snapshot {
+	return newAcrossStage(t, time.Minute, func(at time.Time) []*collector.Snapshot {
 		all := &collector.Snapshot{Time: at}
 		r.set(all)
 		var out []*collector.Snapshot
@@ -72,6 +69,14 @@ func TestStragglerAmongNodes(t *testing.T) {
 		}
 		return out
 	})
+}
+
+// The GPU that holds up a job is found among those of all its nodes, and named with its
+// own.
+func TestStragglerAmongNodes(t *testing.T) {
+	r := newRanks()
+	r.compute = since(11, 3, 1, 1.2)
+	a := ranksOfTwoNodes(t, r)
 	a.run(3 * time.Hour)
 	if f := a.fires(rules.IDStraggler); f != nil {
 		t.Fatalf("before anything was wrong: %s", f.Evidence.Seen)

@@ -1,11 +1,9 @@
 package detect
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
-	"gpuvigil/collector"
 	"gpuvigil/rules"
 )
 
@@ -14,26 +12,8 @@ import (
 func TestStragglerAmongNodesOverARestart(t *testing.T) {
 	stage := func() *acrossStage {
 		r := newRanks()
-		r.gpus = 16
 		r.compute = since(11, 3, 1, 1.2)
-		return newAcrossStage(t, time.Minute, func(at time.Time) []*collector.Snapshot {
-			all := &collector.Snapshot{Time: at}
-			r.set(all)
-			var out []*collector.Snapshot
-			for n := range 2 {
-				s := node(at, 0)
-				s.Node.Name = nodeName(n)
-				s.GPUs = all.GPUs[8*n : 8*n+8]
-				for i := range s.GPUs {
-					s.GPUs[i].Index, s.GPUs[i].UUID = i, fmt.Sprintf("GPU-%d-%d", n, i)
-				}
-				if n == 0 {
-					s.Workloads = all.Workloads
-				}
-				out = append(out, s)
-			}
-			return out
-		})
+		return ranksOfTwoNodes(t, r)
 	}
 	// restarted watches for three hours and then goes on as a new role.
 	restarted := func(remembers bool) *acrossStage {
