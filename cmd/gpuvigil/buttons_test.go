@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,20 +33,8 @@ alerting:
   - {name: oncall, channel: `+buttonsChannel+`, token_file: `+filepath.Join(dir, "token")+`, api_url: "`+s.APIURL()+`"`+more+`}
   - {name: second, channel: C0123456780, token_file: `+filepath.Join(dir, "token")+`, api_url: "`+s.APIURL()+`"`+more+`, min_severity: page}
 `)
-	state = filepath.Join(t.TempDir(), "state")
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan int, 1)
-	go func() {
-		done <- run(ctx, []string{"demo", "--config.file=" + cfg, "--state.dir=" + state, "--web.listen-address=127.0.0.1:0"}, io.Discard, t.Output())
-	}()
-	t.Cleanup(func() {
-		stop()
-		if code := <-done; code != 0 {
-			t.Errorf("the agent ended with %d", code)
-		}
-		s.Close()
-	})
-	return state
+	t.Cleanup(s.Close)
+	return startDemo(t, cfg)
 }
 
 func buttonsEventually(t *testing.T, what string, ok func() bool) {

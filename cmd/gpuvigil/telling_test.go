@@ -47,6 +47,12 @@ alerting:
     - matchers: [drill="true", gpu="3"]
       receiver: oncall
 `)
+	t.Cleanup(srv.Close)
+	return startDemo(t, cfg)
+}
+
+// startDemo runs a simulated agent until the test ends, and returns its state directory.
+func startDemo(t *testing.T, cfg string) (state string) {
 	state = filepath.Join(t.TempDir(), "state")
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan int, 1)
@@ -58,7 +64,6 @@ alerting:
 		if code := <-done; code != 0 {
 			t.Errorf("the agent ended with %d", code)
 		}
-		srv.Close()
 	})
 	return state
 }
